@@ -116,6 +116,12 @@ func (p *proof) goArguments(t *testing.T) []string {
 		layout, number := callOf(info, bodies[fn.Go])
 		require.NotNil(t, layout, "CUDA %s: %s has no argument struct", p.api.Version, fn.Go)
 		assert.Equal(t, fn.Number, number, "CUDA %s: the number that %s calls", p.api.Version, fn.Go)
+		named := int64(0)
+		for f := range layout.Fields() {
+			named += goSizes.Sizeof(f.Type())
+			assert.NotEqual(t, "_", f.Name(), "CUDA %s: Go compiles a function that compares the arguments of %s", p.api.Version, fn.Go)
+		}
+		assert.Equal(t, goSizes.Sizeof(layout), named, "CUDA %s: Go compiles a function that compares the arguments of %s", p.api.Version, fn.Go)
 		out = append(out, offsets(fn, layout)...)
 	}
 	return out

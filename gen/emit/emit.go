@@ -166,14 +166,15 @@ var ownFiles = []string{"zdoc", "ztypes", "zenums", "zstructs", "zconsts", "zsta
 //			_0    [4]byte
 //			_1    [7]uint64
 //			ret   CUresult
+//			_2    [4]byte
 //		}{Flags: Flags}
 //		return callStatus(symCuInit, unsafe.Pointer(args), &args.ret)
 //	}
 //
 // The struct does not escape, so it is on the stack; taking its address at once
 // saves a copy of it there, which a call of many arguments can be seen to cost.
-// Its padding has names, as Go compiles a function that compares two structs for
-// each type with fields called _.
+// All its padding has names, as Go compiles a function that compares two structs
+// for each type with bytes that do not count.
 func (e *emitter) fn(f *jen.File, fn *model.Func) {
 	docs(f, fn.Doc)
 	var fields, params, values []jen.Code
@@ -206,6 +207,8 @@ func (e *emitter) fn(f *jen.File, fn *model.Func) {
 	}
 	if fn.Result.Kind != model.Void {
 		fields = append(fields, jen.Id("ret").Add(goType(fn.Result)))
+		end = result + fn.Result.Size
+		pad((end + model.Slot - 1) / model.Slot * model.Slot)
 	}
 	call := []jen.Code{jen.Id("sym" + fn.Go), jen.Qual("unsafe", "Pointer").Call(jen.Id("args"))}
 	ret := func() *jen.Statement { return jen.Id("args").Dot("ret") }

@@ -55,6 +55,7 @@ func CublasCreate_v2(handle *CublasHandle_t) error {
 		handle *CublasHandle_t
 		_0     [7]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle}
 	return callStatus(symCublasCreate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -101,6 +102,7 @@ func CublasDestroy_v2(handle CublasHandle_t) error {
 		handle CublasHandle_t
 		_0     [7]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle}
 	return callStatus(symCublasDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -137,6 +139,7 @@ func CublasGetVersion_v2(handle CublasHandle_t, version *int32) error {
 		version *int32
 		_0      [6]uint64
 		ret     CublasStatus_t
+		_1      [4]byte
 	}{handle: handle, version: version}
 	return callStatus(symCublasGetVersion_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -163,6 +166,7 @@ func CublasGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) err
 		value *int32
 		_1    [6]uint64
 		ret   CublasStatus_t
+		_2    [4]byte
 	}{type_: type_, value: value}
 	return callStatus(symCublasGetProperty, unsafe.Pointer(args), &args.ret)
 }
@@ -241,6 +245,7 @@ func CublasSetWorkspace_v2(handle CublasHandle_t, workspace unsafe.Pointer, work
 		workspaceSizeInBytes uint64
 		_0                   [5]uint64
 		ret                  CublasStatus_t
+		_1                   [4]byte
 	}{handle: handle, workspace: workspace, workspaceSizeInBytes: workspaceSizeInBytes}
 	return callStatus(symCublasSetWorkspace_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -291,6 +296,7 @@ func CublasSetStream_v2(handle CublasHandle_t, streamId driver.CUstream) error {
 		streamId driver.CUstream
 		_0       [6]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{handle: handle, streamId: streamId}
 	return callStatus(symCublasSetStream_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -333,6 +339,7 @@ func CublasGetStream_v2(handle CublasHandle_t, streamId *driver.CUstream) error 
 		streamId *driver.CUstream
 		_0       [6]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{handle: handle, streamId: streamId}
 	return callStatus(symCublasGetStream_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -370,6 +377,7 @@ func CublasGetPointerMode_v2(handle CublasHandle_t, mode *CublasPointerMode_t) e
 		mode   *CublasPointerMode_t
 		_0     [6]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode}
 	return callStatus(symCublasGetPointerMode_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -417,6 +425,7 @@ func CublasSetPointerMode_v2(handle CublasHandle_t, mode CublasPointerMode_t) er
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, mode: mode}
 	return callStatus(symCublasSetPointerMode_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -441,6 +450,7 @@ func CublasGetAtomicsMode(handle CublasHandle_t, mode *CublasAtomicsMode_t) erro
 		mode   *CublasAtomicsMode_t
 		_0     [6]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode}
 	return callStatus(symCublasGetAtomicsMode, unsafe.Pointer(args), &args.ret)
 }
@@ -471,6 +481,7 @@ func CublasSetAtomicsMode(handle CublasHandle_t, mode CublasAtomicsMode_t) error
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, mode: mode}
 	return callStatus(symCublasSetAtomicsMode, unsafe.Pointer(args), &args.ret)
 }
@@ -497,6 +508,7 @@ func CublasGetMathMode(handle CublasHandle_t, mode *CublasMath_t) error {
 		mode   *CublasMath_t
 		_0     [6]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode}
 	return callStatus(symCublasGetMathMode, unsafe.Pointer(args), &args.ret)
 }
@@ -530,6 +542,7 @@ func CublasSetMathMode(handle CublasHandle_t, mode CublasMath_t) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, mode: mode}
 	return callStatus(symCublasSetMathMode, unsafe.Pointer(args), &args.ret)
 }
@@ -556,6 +569,7 @@ func CublasGetSmCountTarget(handle CublasHandle_t, smCountTarget *int32) error {
 		smCountTarget *int32
 		_0            [6]uint64
 		ret           CublasStatus_t
+		_1            [4]byte
 	}{handle: handle, smCountTarget: smCountTarget}
 	return callStatus(symCublasGetSmCountTarget, unsafe.Pointer(args), &args.ret)
 }
@@ -588,6 +602,7 @@ func CublasSetSmCountTarget(handle CublasHandle_t, smCountTarget int32) error {
 		_0            [4]byte
 		_1            [6]uint64
 		ret           CublasStatus_t
+		_2            [4]byte
 	}{handle: handle, smCountTarget: smCountTarget}
 	return callStatus(symCublasSetSmCountTarget, unsafe.Pointer(args), &args.ret)
 }
@@ -613,6 +628,7 @@ func CublasGetEmulationStrategy(handle CublasHandle_t, emulationStrategy *Cublas
 		emulationStrategy *CublasEmulationStrategy_t
 		_0                [6]uint64
 		ret               CublasStatus_t
+		_1                [4]byte
 	}{handle: handle, emulationStrategy: emulationStrategy}
 	return callStatus(symCublasGetEmulationStrategy, unsafe.Pointer(args), &args.ret)
 }
@@ -645,6 +661,7 @@ func CublasSetEmulationStrategy(handle CublasHandle_t, emulationStrategy CublasE
 		_0                [4]byte
 		_1                [6]uint64
 		ret               CublasStatus_t
+		_2                [4]byte
 	}{handle: handle, emulationStrategy: emulationStrategy}
 	return callStatus(symCublasSetEmulationStrategy, unsafe.Pointer(args), &args.ret)
 }
@@ -672,6 +689,7 @@ func CublasGetEmulationSpecialValuesSupport(handle CublasHandle_t, mask *library
 		mask   *librarytypes.CudaEmulationSpecialValuesSupport
 		_0     [6]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mask: mask}
 	return callStatus(symCublasGetEmulationSpecialValuesSupport, unsafe.Pointer(args), &args.ret)
 }
@@ -705,6 +723,7 @@ func CublasSetEmulationSpecialValuesSupport(handle CublasHandle_t, mask libraryt
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, mask: mask}
 	return callStatus(symCublasSetEmulationSpecialValuesSupport, unsafe.Pointer(args), &args.ret)
 }
@@ -731,6 +750,7 @@ func CublasGetFixedPointEmulationMantissaControl(handle CublasHandle_t, mantissa
 		mantissaControl *librarytypes.CudaEmulationMantissaControl
 		_0              [6]uint64
 		ret             CublasStatus_t
+		_1              [4]byte
 	}{handle: handle, mantissaControl: mantissaControl}
 	return callStatus(symCublasGetFixedPointEmulationMantissaControl, unsafe.Pointer(args), &args.ret)
 }
@@ -764,6 +784,7 @@ func CublasSetFixedPointEmulationMantissaControl(handle CublasHandle_t, mantissa
 		_0              [4]byte
 		_1              [6]uint64
 		ret             CublasStatus_t
+		_2              [4]byte
 	}{handle: handle, mantissaControl: mantissaControl}
 	return callStatus(symCublasSetFixedPointEmulationMantissaControl, unsafe.Pointer(args), &args.ret)
 }
@@ -789,6 +810,7 @@ func CublasGetFixedPointEmulationMaxMantissaBitCount(handle CublasHandle_t, maxM
 		maxMantissaBitCount *int32
 		_0                  [6]uint64
 		ret                 CublasStatus_t
+		_1                  [4]byte
 	}{handle: handle, maxMantissaBitCount: maxMantissaBitCount}
 	return callStatus(symCublasGetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args), &args.ret)
 }
@@ -819,6 +841,7 @@ func CublasSetFixedPointEmulationMaxMantissaBitCount(handle CublasHandle_t, maxM
 		_0                  [4]byte
 		_1                  [6]uint64
 		ret                 CublasStatus_t
+		_2                  [4]byte
 	}{handle: handle, maxMantissaBitCount: maxMantissaBitCount}
 	return callStatus(symCublasSetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args), &args.ret)
 }
@@ -844,6 +867,7 @@ func CublasGetFixedPointEmulationMantissaBitOffset(handle CublasHandle_t, mantis
 		mantissaBitOffset *int32
 		_0                [6]uint64
 		ret               CublasStatus_t
+		_1                [4]byte
 	}{handle: handle, mantissaBitOffset: mantissaBitOffset}
 	return callStatus(symCublasGetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -873,6 +897,7 @@ func CublasSetFixedPointEmulationMantissaBitOffset(handle CublasHandle_t, mantis
 		_0                [4]byte
 		_1                [6]uint64
 		ret               CublasStatus_t
+		_2                [4]byte
 	}{handle: handle, mantissaBitOffset: mantissaBitOffset}
 	return callStatus(symCublasSetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -899,6 +924,7 @@ func CublasGetFixedPointEmulationMantissaBitCountPointer(handle CublasHandle_t, 
 		mantissaBitCount **int32
 		_0               [6]uint64
 		ret              CublasStatus_t
+		_1               [4]byte
 	}{handle: handle, mantissaBitCount: mantissaBitCount}
 	return callStatus(symCublasGetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args), &args.ret)
 }
@@ -934,6 +960,7 @@ func CublasSetFixedPointEmulationMantissaBitCountPointer(handle CublasHandle_t, 
 		mantissaBitCount *int32
 		_0               [6]uint64
 		ret              CublasStatus_t
+		_1               [4]byte
 	}{handle: handle, mantissaBitCount: mantissaBitCount}
 	return callStatus(symCublasSetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args), &args.ret)
 }
@@ -1020,6 +1047,7 @@ func CublasLoggerConfigure(logIsOn int32, logToStdOut int32, logToStdErr int32, 
 		logFileName *byte
 		_3          [4]uint64
 		ret         CublasStatus_t
+		_4          [4]byte
 	}{logIsOn: logIsOn, logToStdOut: logToStdOut, logToStdErr: logToStdErr, logFileName: logFileName}
 	return callStatus(symCublasLoggerConfigure, unsafe.Pointer(args), &args.ret)
 }
@@ -1047,6 +1075,7 @@ func CublasSetLoggerCallback(userCallback CublasLogCallback) error {
 		userCallback CublasLogCallback
 		_0           [7]uint64
 		ret          CublasStatus_t
+		_1           [4]byte
 	}{userCallback: userCallback}
 	return callStatus(symCublasSetLoggerCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -1069,6 +1098,7 @@ func CublasGetLoggerCallback(userCallback *CublasLogCallback) error {
 		userCallback *CublasLogCallback
 		_0           [7]uint64
 		ret          CublasStatus_t
+		_1           [4]byte
 	}{userCallback: userCallback}
 	return callStatus(symCublasGetLoggerCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -1120,6 +1150,7 @@ func CublasSetVector(n int32, elemSize int32, x unsafe.Pointer, incx int32, devi
 		_3        [4]byte
 		_4        [2]uint64
 		ret       CublasStatus_t
+		_5        [4]byte
 	}{n: n, elemSize: elemSize, x: x, incx: incx, devicePtr: devicePtr, incy: incy}
 	return callStatus(symCublasSetVector, unsafe.Pointer(args), &args.ret)
 }
@@ -1167,6 +1198,7 @@ func CublasSetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, d
 		incy      int64
 		_0        [2]uint64
 		ret       CublasStatus_t
+		_1        [4]byte
 	}{n: n, elemSize: elemSize, x: x, incx: incx, devicePtr: devicePtr, incy: incy}
 	return callStatus(symCublasSetVector_64, unsafe.Pointer(args), &args.ret)
 }
@@ -1216,6 +1248,7 @@ func CublasGetVector(n int32, elemSize int32, x unsafe.Pointer, incx int32, y un
 		_3       [4]byte
 		_4       [2]uint64
 		ret      CublasStatus_t
+		_5       [4]byte
 	}{n: n, elemSize: elemSize, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasGetVector, unsafe.Pointer(args), &args.ret)
 }
@@ -1261,6 +1294,7 @@ func CublasGetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, y
 		incy     int64
 		_0       [2]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{n: n, elemSize: elemSize, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasGetVector_64, unsafe.Pointer(args), &args.ret)
 }
@@ -1314,6 +1348,7 @@ func CublasSetMatrix(rows int32, cols int32, elemSize int32, A unsafe.Pointer, l
 		_4       [4]byte
 		_5       [1]uint64
 		ret      CublasStatus_t
+		_6       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasSetMatrix, unsafe.Pointer(args), &args.ret)
 }
@@ -1362,6 +1397,7 @@ func CublasSetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 		ldb      int64
 		_0       [1]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasSetMatrix_64, unsafe.Pointer(args), &args.ret)
 }
@@ -1413,6 +1449,7 @@ func CublasGetMatrix(rows int32, cols int32, elemSize int32, A unsafe.Pointer, l
 		_4       [4]byte
 		_5       [1]uint64
 		ret      CublasStatus_t
+		_6       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasGetMatrix, unsafe.Pointer(args), &args.ret)
 }
@@ -1459,6 +1496,7 @@ func CublasGetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 		ldb      int64
 		_0       [1]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasGetMatrix_64, unsafe.Pointer(args), &args.ret)
 }
@@ -1510,6 +1548,7 @@ func CublasSetVectorAsync(n int32, elemSize int32, hostPtr unsafe.Pointer, incx 
 		stream    driver.CUstream
 		_4        [1]uint64
 		ret       CublasStatus_t
+		_5        [4]byte
 	}{n: n, elemSize: elemSize, hostPtr: hostPtr, incx: incx, devicePtr: devicePtr, incy: incy, stream: stream}
 	return callStatus(symCublasSetVectorAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1557,6 +1596,7 @@ func CublasSetVectorAsync_64(n int64, elemSize int64, hostPtr unsafe.Pointer, in
 		stream    driver.CUstream
 		_0        [1]uint64
 		ret       CublasStatus_t
+		_1        [4]byte
 	}{n: n, elemSize: elemSize, hostPtr: hostPtr, incx: incx, devicePtr: devicePtr, incy: incy, stream: stream}
 	return callStatus(symCublasSetVectorAsync_64, unsafe.Pointer(args), &args.ret)
 }
@@ -1609,6 +1649,7 @@ func CublasGetVectorAsync(n int32, elemSize int32, devicePtr unsafe.Pointer, inc
 		stream    driver.CUstream
 		_4        [1]uint64
 		ret       CublasStatus_t
+		_5        [4]byte
 	}{n: n, elemSize: elemSize, devicePtr: devicePtr, incx: incx, hostPtr: hostPtr, incy: incy, stream: stream}
 	return callStatus(symCublasGetVectorAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1657,6 +1698,7 @@ func CublasGetVectorAsync_64(n int64, elemSize int64, devicePtr unsafe.Pointer, 
 		stream    driver.CUstream
 		_0        [1]uint64
 		ret       CublasStatus_t
+		_1        [4]byte
 	}{n: n, elemSize: elemSize, devicePtr: devicePtr, incx: incx, hostPtr: hostPtr, incy: incy, stream: stream}
 	return callStatus(symCublasGetVectorAsync_64, unsafe.Pointer(args), &args.ret)
 }
@@ -1709,6 +1751,7 @@ func CublasSetMatrixAsync(rows int32, cols int32, elemSize int32, A unsafe.Point
 		_4       [4]byte
 		stream   driver.CUstream
 		ret      CublasStatus_t
+		_5       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
 	return callStatus(symCublasSetMatrixAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1756,6 +1799,7 @@ func CublasSetMatrixAsync_64(rows int64, cols int64, elemSize int64, A unsafe.Po
 		ldb      int64
 		stream   driver.CUstream
 		ret      CublasStatus_t
+		_0       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
 	return callStatus(symCublasSetMatrixAsync_64, unsafe.Pointer(args), &args.ret)
 }
@@ -1808,6 +1852,7 @@ func CublasGetMatrixAsync(rows int32, cols int32, elemSize int32, A unsafe.Point
 		_4       [4]byte
 		stream   driver.CUstream
 		ret      CublasStatus_t
+		_5       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
 	return callStatus(symCublasGetMatrixAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1855,6 +1900,7 @@ func CublasGetMatrixAsync_64(rows int64, cols int64, elemSize int64, A unsafe.Po
 		ldb      int64
 		stream   driver.CUstream
 		ret      CublasStatus_t
+		_0       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
 	return callStatus(symCublasGetMatrixAsync_64, unsafe.Pointer(args), &args.ret)
 }
@@ -1938,6 +1984,7 @@ func CublasNrm2Ex(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 		executionType librarytypes.CudaDataType
 		_4            [4]byte
 		ret           CublasStatus_t
+		_5            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executionType: executionType}
 	return callStatus(symCublasNrm2Ex, unsafe.Pointer(args), &args.ret)
 }
@@ -1992,6 +2039,7 @@ func CublasNrm2Ex_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		executionType librarytypes.CudaDataType
 		_2            [4]byte
 		ret           CublasStatus_t
+		_3            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executionType: executionType}
 	return callStatus(symCublasNrm2Ex_64, unsafe.Pointer(args), &args.ret)
 }
@@ -2052,6 +2100,7 @@ func CublasSnrm2_v2(handle CublasHandle_t, n int32, x *float32, incx int32, resu
 		result *float32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasSnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2110,6 +2159,7 @@ func CublasSnrm2_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, r
 		result *float32
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasSnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -2170,6 +2220,7 @@ func CublasDnrm2_v2(handle CublasHandle_t, n int32, x *float64, incx int32, resu
 		result *float64
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasDnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2228,6 +2279,7 @@ func CublasDnrm2_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, r
 		result *float64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasDnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -2288,6 +2340,7 @@ func CublasScnrm2_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 		result *float32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasScnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2346,6 +2399,7 @@ func CublasScnrm2_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		result *float32
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasScnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -2406,6 +2460,7 @@ func CublasDznrm2_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 		result *float64
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasDznrm2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2464,6 +2519,7 @@ func CublasDznrm2_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		result *float64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasDznrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -2528,6 +2584,7 @@ func CublasDotEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType library
 		executionType librarytypes.CudaDataType
 		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
 	return callStatus(symCublasDotEx, unsafe.Pointer(args), &args.ret)
 }
@@ -2589,6 +2646,7 @@ func CublasDotEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType libr
 		executionType librarytypes.CudaDataType
 		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
 	return callStatus(symCublasDotEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -2653,6 +2711,7 @@ func CublasDotcEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 		executionType librarytypes.CudaDataType
 		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
 	return callStatus(symCublasDotcEx, unsafe.Pointer(args), &args.ret)
 }
@@ -2714,6 +2773,7 @@ func CublasDotcEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		executionType librarytypes.CudaDataType
 		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
 	return callStatus(symCublasDotcEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -2777,6 +2837,7 @@ func CublasSdot_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *fl
 		result *float32
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasSdot_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2838,6 +2899,7 @@ func CublasSdot_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y 
 		result *float32
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasSdot_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -2901,6 +2963,7 @@ func CublasDdot_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *fl
 		result *float64
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasDdot_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2962,6 +3025,7 @@ func CublasDdot_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y 
 		result *float64
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasDdot_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3026,6 +3090,7 @@ func CublasCdotu_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 		result *complex64
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasCdotu_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3088,6 +3153,7 @@ func CublasCdotu_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		result *complex64
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasCdotu_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3152,6 +3218,7 @@ func CublasCdotc_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 		result *complex64
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasCdotc_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3214,6 +3281,7 @@ func CublasCdotc_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		result *complex64
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasCdotc_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3278,6 +3346,7 @@ func CublasZdotu_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 		result *complex128
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasZdotu_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3340,6 +3409,7 @@ func CublasZdotu_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		result *complex128
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasZdotu_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3404,6 +3474,7 @@ func CublasZdotc_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 		result *complex128
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasZdotc_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3466,6 +3537,7 @@ func CublasZdotc_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		result *complex128
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
 	return callStatus(symCublasZdotc_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3519,6 +3591,7 @@ func CublasScalEx(handle CublasHandle_t, n int32, alpha unsafe.Pointer, alphaTyp
 		executionType librarytypes.CudaDataType
 		_4            [4]byte
 		ret           CublasStatus_t
+		_5            [4]byte
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, executionType: executionType}
 	return callStatus(symCublasScalEx, unsafe.Pointer(args), &args.ret)
 }
@@ -3571,6 +3644,7 @@ func CublasScalEx_64(handle CublasHandle_t, n int64, alpha unsafe.Pointer, alpha
 		executionType librarytypes.CudaDataType
 		_2            [4]byte
 		ret           CublasStatus_t
+		_3            [4]byte
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, executionType: executionType}
 	return callStatus(symCublasScalEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3628,6 +3702,7 @@ func CublasSscal_v2(handle CublasHandle_t, n int32, alpha *float32, x *float32, 
 		_1     [4]byte
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasSscal_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3683,6 +3758,7 @@ func CublasSscal_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *float3
 		incx   int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasSscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3740,6 +3816,7 @@ func CublasDscal_v2(handle CublasHandle_t, n int32, alpha *float64, x *float64, 
 		_1     [4]byte
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasDscal_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3795,6 +3872,7 @@ func CublasDscal_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *float6
 		incx   int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasDscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3852,6 +3930,7 @@ func CublasCscal_v2(handle CublasHandle_t, n int32, alpha *complex64, x *complex
 		_1     [4]byte
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasCscal_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3907,6 +3986,7 @@ func CublasCscal_v2_64(handle CublasHandle_t, n int64, alpha *complex64, x *comp
 		incx   int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasCscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -3964,6 +4044,7 @@ func CublasCsscal_v2(handle CublasHandle_t, n int32, alpha *float32, x *complex6
 		_1     [4]byte
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasCsscal_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4019,6 +4100,7 @@ func CublasCsscal_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *compl
 		incx   int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasCsscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4076,6 +4158,7 @@ func CublasZscal_v2(handle CublasHandle_t, n int32, alpha *complex128, x *comple
 		_1     [4]byte
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasZscal_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4131,6 +4214,7 @@ func CublasZscal_v2_64(handle CublasHandle_t, n int64, alpha *complex128, x *com
 		incx   int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasZscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4188,6 +4272,7 @@ func CublasZdscal_v2(handle CublasHandle_t, n int32, alpha *float64, x *complex1
 		_1     [4]byte
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasZdscal_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4243,6 +4328,7 @@ func CublasZdscal_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *compl
 		incx   int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
 	return callStatus(symCublasZdscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4306,6 +4392,7 @@ func CublasAxpyEx(handle CublasHandle_t, n int32, alpha unsafe.Pointer, alphaTyp
 		executiontype librarytypes.CudaDataType
 		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, executiontype: executiontype}
 	return callStatus(symCublasAxpyEx, unsafe.Pointer(args), &args.ret)
 }
@@ -4366,6 +4453,7 @@ func CublasAxpyEx_64(handle CublasHandle_t, n int64, alpha unsafe.Pointer, alpha
 		executiontype librarytypes.CudaDataType
 		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, executiontype: executiontype}
 	return callStatus(symCublasAxpyEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4426,6 +4514,7 @@ func CublasSaxpy_v2(handle CublasHandle_t, n int32, alpha *float32, x *float32, 
 		_2     [4]byte
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasSaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4483,6 +4572,7 @@ func CublasSaxpy_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *float3
 		incy   int64
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasSaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4543,6 +4633,7 @@ func CublasDaxpy_v2(handle CublasHandle_t, n int32, alpha *float64, x *float64, 
 		_2     [4]byte
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasDaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4600,6 +4691,7 @@ func CublasDaxpy_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *float6
 		incy   int64
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasDaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4660,6 +4752,7 @@ func CublasCaxpy_v2(handle CublasHandle_t, n int32, alpha *complex64, x *complex
 		_2     [4]byte
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasCaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4717,6 +4810,7 @@ func CublasCaxpy_v2_64(handle CublasHandle_t, n int64, alpha *complex64, x *comp
 		incy   int64
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasCaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4777,6 +4871,7 @@ func CublasZaxpy_v2(handle CublasHandle_t, n int32, alpha *complex128, x *comple
 		_2     [4]byte
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasZaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4834,6 +4929,7 @@ func CublasZaxpy_v2_64(handle CublasHandle_t, n int64, alpha *complex128, x *com
 		incy   int64
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasZaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4887,6 +4983,7 @@ func CublasCopyEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 		incy   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
 	return callStatus(symCublasCopyEx, unsafe.Pointer(args), &args.ret)
 }
@@ -4937,6 +5034,7 @@ func CublasCopyEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		_1     [4]byte
 		incy   int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
 	return callStatus(symCublasCopyEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -4998,6 +5096,7 @@ func CublasScopy_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasScopy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5057,6 +5156,7 @@ func CublasScopy_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		incy   int64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasScopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -5118,6 +5218,7 @@ func CublasDcopy_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasDcopy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5177,6 +5278,7 @@ func CublasDcopy_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		incy   int64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasDcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -5238,6 +5340,7 @@ func CublasCcopy_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasCcopy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5297,6 +5400,7 @@ func CublasCcopy_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		incy   int64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasCcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -5358,6 +5462,7 @@ func CublasZcopy_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasZcopy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5417,6 +5522,7 @@ func CublasZcopy_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		incy   int64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasZcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -5474,6 +5580,7 @@ func CublasSswap_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasSswap_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5528,6 +5635,7 @@ func CublasSswap_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		incy   int64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasSswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -5585,6 +5693,7 @@ func CublasDswap_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasDswap_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5639,6 +5748,7 @@ func CublasDswap_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		incy   int64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasDswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -5696,6 +5806,7 @@ func CublasCswap_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasCswap_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5750,6 +5861,7 @@ func CublasCswap_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		incy   int64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasCswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -5807,6 +5919,7 @@ func CublasZswap_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasZswap_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5861,6 +5974,7 @@ func CublasZswap_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		incy   int64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
 	return callStatus(symCublasZswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -5914,6 +6028,7 @@ func CublasSwapEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 		incy   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
 	return callStatus(symCublasSwapEx, unsafe.Pointer(args), &args.ret)
 }
@@ -5964,6 +6079,7 @@ func CublasSwapEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		_1     [4]byte
 		incy   int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
 	return callStatus(symCublasSwapEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6024,6 +6140,7 @@ func CublasIsamax_v2(handle CublasHandle_t, n int32, x *float32, incx int32, res
 		result *int32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIsamax_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -6083,6 +6200,7 @@ func CublasIsamax_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, 
 		result *int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIsamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6143,6 +6261,7 @@ func CublasIdamax_v2(handle CublasHandle_t, n int32, x *float64, incx int32, res
 		result *int32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIdamax_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -6202,6 +6321,7 @@ func CublasIdamax_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, 
 		result *int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIdamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6262,6 +6382,7 @@ func CublasIcamax_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 		result *int32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIcamax_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -6321,6 +6442,7 @@ func CublasIcamax_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		result *int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIcamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6381,6 +6503,7 @@ func CublasIzamax_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 		result *int32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIzamax_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -6440,6 +6563,7 @@ func CublasIzamax_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		result *int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIzamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6491,6 +6615,7 @@ func CublasIamaxEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType libra
 		result *int32
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
 	return callStatus(symCublasIamaxEx, unsafe.Pointer(args), &args.ret)
 }
@@ -6540,6 +6665,7 @@ func CublasIamaxEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType li
 		result *int64
 		_1     [2]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
 	return callStatus(symCublasIamaxEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6600,6 +6726,7 @@ func CublasIsamin_v2(handle CublasHandle_t, n int32, x *float32, incx int32, res
 		result *int32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIsamin_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -6659,6 +6786,7 @@ func CublasIsamin_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, 
 		result *int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIsamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6719,6 +6847,7 @@ func CublasIdamin_v2(handle CublasHandle_t, n int32, x *float64, incx int32, res
 		result *int32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIdamin_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -6778,6 +6907,7 @@ func CublasIdamin_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, 
 		result *int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIdamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6838,6 +6968,7 @@ func CublasIcamin_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 		result *int32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIcamin_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -6897,6 +7028,7 @@ func CublasIcamin_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		result *int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIcamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -6957,6 +7089,7 @@ func CublasIzamin_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 		result *int32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIzamin_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -7016,6 +7149,7 @@ func CublasIzamin_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		result *int64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasIzamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7067,6 +7201,7 @@ func CublasIaminEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType libra
 		result *int32
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
 	return callStatus(symCublasIaminEx, unsafe.Pointer(args), &args.ret)
 }
@@ -7116,6 +7251,7 @@ func CublasIaminEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType li
 		result *int64
 		_1     [2]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
 	return callStatus(symCublasIaminEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7172,6 +7308,7 @@ func CublasAsumEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 		executiontype librarytypes.CudaDataType
 		_4            [4]byte
 		ret           CublasStatus_t
+		_5            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executiontype: executiontype}
 	return callStatus(symCublasAsumEx, unsafe.Pointer(args), &args.ret)
 }
@@ -7226,6 +7363,7 @@ func CublasAsumEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		executiontype librarytypes.CudaDataType
 		_2            [4]byte
 		ret           CublasStatus_t
+		_3            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executiontype: executiontype}
 	return callStatus(symCublasAsumEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7283,6 +7421,7 @@ func CublasSasum_v2(handle CublasHandle_t, n int32, x *float32, incx int32, resu
 		result *float32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasSasum_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -7338,6 +7477,7 @@ func CublasSasum_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, r
 		result *float32
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasSasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7395,6 +7535,7 @@ func CublasDasum_v2(handle CublasHandle_t, n int32, x *float64, incx int32, resu
 		result *float64
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasDasum_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -7450,6 +7591,7 @@ func CublasDasum_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, r
 		result *float64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasDasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7507,6 +7649,7 @@ func CublasScasum_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 		result *float32
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasScasum_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -7562,6 +7705,7 @@ func CublasScasum_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		result *float32
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasScasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7619,6 +7763,7 @@ func CublasDzasum_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 		result *float64
 		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasDzasum_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -7674,6 +7819,7 @@ func CublasDzasum_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		result *float64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
 	return callStatus(symCublasDzasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7740,6 +7886,7 @@ func CublasSrot_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *fl
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasSrot_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -7803,6 +7950,7 @@ func CublasSrot_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y 
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasSrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7869,6 +8017,7 @@ func CublasDrot_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *fl
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasDrot_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -7932,6 +8081,7 @@ func CublasDrot_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y 
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasDrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -7998,6 +8148,7 @@ func CublasCrot_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y *
 		c      *float32
 		s      *complex64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasCrot_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8061,6 +8212,7 @@ func CublasCrot_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64, 
 		c      *float32
 		s      *complex64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasCrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -8127,6 +8279,7 @@ func CublasCsrot_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasCsrot_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8190,6 +8343,7 @@ func CublasCsrot_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasCsrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -8256,6 +8410,7 @@ func CublasZrot_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y 
 		c      *float64
 		s      *complex128
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasZrot_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8319,6 +8474,7 @@ func CublasZrot_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64,
 		c      *float64
 		s      *complex128
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasZrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -8385,6 +8541,7 @@ func CublasZdrot_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasZdrot_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8448,6 +8605,7 @@ func CublasZdrot_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
 	return callStatus(symCublasZdrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -8514,6 +8672,7 @@ func CublasRotEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType library
 		executiontype librarytypes.CudaDataType
 		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, c: c, s: s, csType: csType, executiontype: executiontype}
 	return callStatus(symCublasRotEx, unsafe.Pointer(args), &args.ret)
 }
@@ -8577,6 +8736,7 @@ func CublasRotEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType libr
 		executiontype librarytypes.CudaDataType
 		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, c: c, s: s, csType: csType, executiontype: executiontype}
 	return callStatus(symCublasRotEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -8630,6 +8790,7 @@ func CublasSrotg_v2(handle CublasHandle_t, a *float32, b *float32, c *float32, s
 		s      *float32
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, a: a, b: b, c: c, s: s}
 	return callStatus(symCublasSrotg_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8683,6 +8844,7 @@ func CublasDrotg_v2(handle CublasHandle_t, a *float64, b *float64, c *float64, s
 		s      *float64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, a: a, b: b, c: c, s: s}
 	return callStatus(symCublasDrotg_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8736,6 +8898,7 @@ func CublasCrotg_v2(handle CublasHandle_t, a *complex64, b *complex64, c *float3
 		s      *complex64
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, a: a, b: b, c: c, s: s}
 	return callStatus(symCublasCrotg_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8789,6 +8952,7 @@ func CublasZrotg_v2(handle CublasHandle_t, a *complex128, b *complex128, c *floa
 		s      *complex128
 		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, a: a, b: b, c: c, s: s}
 	return callStatus(symCublasZrotg_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8838,6 +9002,7 @@ func CublasRotgEx(handle CublasHandle_t, a unsafe.Pointer, b unsafe.Pointer, abT
 		executiontype librarytypes.CudaDataType
 		_2            [4]byte
 		ret           CublasStatus_t
+		_3            [4]byte
 	}{handle: handle, a: a, b: b, abType: abType, c: c, s: s, csType: csType, executiontype: executiontype}
 	return callStatus(symCublasRotgEx, unsafe.Pointer(args), &args.ret)
 }
@@ -8909,6 +9074,7 @@ func CublasSrotm_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 		param  *float32
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
 	return callStatus(symCublasSrotm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -8977,6 +9143,7 @@ func CublasSrotm_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		param  *float32
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
 	return callStatus(symCublasSrotm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -9048,6 +9215,7 @@ func CublasDrotm_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 		param  *float64
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
 	return callStatus(symCublasDrotm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -9116,6 +9284,7 @@ func CublasDrotm_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		param  *float64
 		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
 	return callStatus(symCublasDrotm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -9178,6 +9347,7 @@ func CublasRotmEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 		executiontype librarytypes.CudaDataType
 		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, param: param, paramType: paramType, executiontype: executiontype}
 	return callStatus(symCublasRotmEx, unsafe.Pointer(args), &args.ret)
 }
@@ -9237,6 +9407,7 @@ func CublasRotmEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		executiontype librarytypes.CudaDataType
 		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, param: param, paramType: paramType, executiontype: executiontype}
 	return callStatus(symCublasRotmEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -9292,6 +9463,7 @@ func CublasSrotmg_v2(handle CublasHandle_t, d1 *float32, d2 *float32, x1 *float3
 		param  *float32
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, d1: d1, d2: d2, x1: x1, y1: y1, param: param}
 	return callStatus(symCublasSrotmg_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -9347,6 +9519,7 @@ func CublasDrotmg_v2(handle CublasHandle_t, d1 *float64, d2 *float64, x1 *float6
 		param  *float64
 		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, d1: d1, d2: d2, x1: x1, y1: y1, param: param}
 	return callStatus(symCublasDrotmg_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -9406,6 +9579,7 @@ func CublasRotmgEx(handle CublasHandle_t, d1 unsafe.Pointer, d1Type librarytypes
 		executiontype librarytypes.CudaDataType
 		_5            [4]byte
 		ret           CublasStatus_t
+		_6            [4]byte
 	}{handle: handle, d1: d1, d1Type: d1Type, d2: d2, d2Type: d2Type, x1: x1, x1Type: x1Type, y1: y1, y1Type: y1Type, param: param, paramType: paramType, executiontype: executiontype}
 	return callStatus(symCublasRotmgEx, unsafe.Pointer(args), &args.ret)
 }
@@ -9490,6 +9664,7 @@ func CublasSgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 		incy   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSgemv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -9569,6 +9744,7 @@ func CublasSgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -9653,6 +9829,7 @@ func CublasDgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 		incy   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDgemv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -9732,6 +9909,7 @@ func CublasDgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -9816,6 +9994,7 @@ func CublasCgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 		incy   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasCgemv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -9895,6 +10074,7 @@ func CublasCgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasCgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -9979,6 +10159,7 @@ func CublasZgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 		incy   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZgemv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -10058,6 +10239,7 @@ func CublasZgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -10142,6 +10324,7 @@ func CublasSgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 		incy   int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -10219,6 +10402,7 @@ func CublasSgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -10303,6 +10487,7 @@ func CublasDgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 		incy   int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -10380,6 +10565,7 @@ func CublasDgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -10464,6 +10650,7 @@ func CublasCgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 		incy   int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasCgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -10541,6 +10728,7 @@ func CublasCgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasCgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -10625,6 +10813,7 @@ func CublasZgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 		incy   int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -10702,6 +10891,7 @@ func CublasZgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -10771,6 +10961,7 @@ func CublasStrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasStrmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -10837,6 +11028,7 @@ func CublasStrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasStrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -10906,6 +11098,7 @@ func CublasDtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasDtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -10972,6 +11165,7 @@ func CublasDtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasDtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -11041,6 +11235,7 @@ func CublasCtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasCtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -11107,6 +11302,7 @@ func CublasCtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasCtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -11176,6 +11372,7 @@ func CublasZtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasZtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -11242,6 +11439,7 @@ func CublasZtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasZtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -11314,6 +11512,7 @@ func CublasStbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasStbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -11382,6 +11581,7 @@ func CublasStbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasStbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -11454,6 +11654,7 @@ func CublasDtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasDtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -11522,6 +11723,7 @@ func CublasDtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasDtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -11594,6 +11796,7 @@ func CublasCtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasCtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -11662,6 +11865,7 @@ func CublasCtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasCtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -11734,6 +11938,7 @@ func CublasZtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasZtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -11802,6 +12007,7 @@ func CublasZtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasZtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -11867,6 +12073,7 @@ func CublasStpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasStpmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -11930,6 +12137,7 @@ func CublasStpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasStpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -11995,6 +12203,7 @@ func CublasDtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasDtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -12058,6 +12267,7 @@ func CublasDtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasDtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -12123,6 +12333,7 @@ func CublasCtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasCtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -12186,6 +12397,7 @@ func CublasCtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasCtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -12251,6 +12463,7 @@ func CublasZtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasZtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -12314,6 +12527,7 @@ func CublasZtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasZtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -12383,6 +12597,7 @@ func CublasStrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasStrsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -12449,6 +12664,7 @@ func CublasStrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasStrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -12518,6 +12734,7 @@ func CublasDtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasDtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -12584,6 +12801,7 @@ func CublasDtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasDtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -12653,6 +12871,7 @@ func CublasCtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasCtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -12719,6 +12938,7 @@ func CublasCtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasCtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -12788,6 +13008,7 @@ func CublasZtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasZtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -12854,6 +13075,7 @@ func CublasZtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasZtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -12918,6 +13140,7 @@ func CublasStpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasStpsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -12981,6 +13204,7 @@ func CublasStpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasStpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -13045,6 +13269,7 @@ func CublasDtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasDtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -13108,6 +13333,7 @@ func CublasDtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasDtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -13172,6 +13398,7 @@ func CublasCtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasCtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -13235,6 +13462,7 @@ func CublasCtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasCtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -13299,6 +13527,7 @@ func CublasZtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasZtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -13362,6 +13591,7 @@ func CublasZtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
 	return callStatus(symCublasZtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -13433,6 +13663,7 @@ func CublasStbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasStbsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -13500,6 +13731,7 @@ func CublasStbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasStbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -13571,6 +13803,7 @@ func CublasDtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasDtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -13638,6 +13871,7 @@ func CublasDtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasDtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -13709,6 +13943,7 @@ func CublasCtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasCtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -13776,6 +14011,7 @@ func CublasCtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasCtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -13847,6 +14083,7 @@ func CublasZtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		incx   int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasZtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -13914,6 +14151,7 @@ func CublasZtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
 	return callStatus(symCublasZtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -13988,6 +14226,7 @@ func CublasSsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSsymv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -14058,6 +14297,7 @@ func CublasSsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -14132,6 +14372,7 @@ func CublasDsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDsymv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -14202,6 +14443,7 @@ func CublasDsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -14276,6 +14518,7 @@ func CublasCsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasCsymv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -14346,6 +14589,7 @@ func CublasCsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasCsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -14420,6 +14664,7 @@ func CublasZsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZsymv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -14490,6 +14735,7 @@ func CublasZsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -14565,6 +14811,7 @@ func CublasChemv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasChemv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -14636,6 +14883,7 @@ func CublasChemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasChemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -14711,6 +14959,7 @@ func CublasZhemv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZhemv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -14782,6 +15031,7 @@ func CublasZhemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZhemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -14859,6 +15109,7 @@ func CublasSsbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 		incy   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSsbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -14931,6 +15182,7 @@ func CublasSsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSsbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -15008,6 +15260,7 @@ func CublasDsbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 		incy   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDsbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -15080,6 +15333,7 @@ func CublasDsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDsbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -15158,6 +15412,7 @@ func CublasChbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 		incy   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasChbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -15231,6 +15486,7 @@ func CublasChbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasChbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -15309,6 +15565,7 @@ func CublasZhbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 		incy   int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZhbmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -15382,6 +15639,7 @@ func CublasZhbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZhbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -15451,6 +15709,7 @@ func CublasSspmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSspmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -15517,6 +15776,7 @@ func CublasSspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasSspmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -15586,6 +15846,7 @@ func CublasDspmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDspmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -15652,6 +15913,7 @@ func CublasDspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasDspmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -15722,6 +15984,7 @@ func CublasChpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasChpmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -15789,6 +16052,7 @@ func CublasChpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasChpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -15859,6 +16123,7 @@ func CublasZhpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		incy   int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZhpmv_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -15926,6 +16191,7 @@ func CublasZhpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
 	return callStatus(symCublasZhpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -15996,6 +16262,7 @@ func CublasSger_v2(handle CublasHandle_t, m int32, n int32, alpha *float32, x *f
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasSger_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -16062,6 +16329,7 @@ func CublasSger_v2_64(handle CublasHandle_t, m int64, n int64, alpha *float32, x
 		A      *float32
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasSger_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -16132,6 +16400,7 @@ func CublasDger_v2(handle CublasHandle_t, m int32, n int32, alpha *float64, x *f
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasDger_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -16198,6 +16467,7 @@ func CublasDger_v2_64(handle CublasHandle_t, m int64, n int64, alpha *float64, x
 		A      *float64
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasDger_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -16269,6 +16539,7 @@ func CublasCgeru_v2(handle CublasHandle_t, m int32, n int32, alpha *complex64, x
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasCgeru_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -16336,6 +16607,7 @@ func CublasCgeru_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex64
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasCgeru_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -16407,6 +16679,7 @@ func CublasCgerc_v2(handle CublasHandle_t, m int32, n int32, alpha *complex64, x
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasCgerc_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -16474,6 +16747,7 @@ func CublasCgerc_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex64
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasCgerc_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -16545,6 +16819,7 @@ func CublasZgeru_v2(handle CublasHandle_t, m int32, n int32, alpha *complex128, 
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasZgeru_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -16612,6 +16887,7 @@ func CublasZgeru_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex12
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasZgeru_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -16683,6 +16959,7 @@ func CublasZgerc_v2(handle CublasHandle_t, m int32, n int32, alpha *complex128, 
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasZgerc_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -16750,6 +17027,7 @@ func CublasZgerc_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex12
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasZgerc_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -16818,6 +17096,7 @@ func CublasSsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		lda    int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasSsyr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -16883,6 +17162,7 @@ func CublasSsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *float32
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasSsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -16951,6 +17231,7 @@ func CublasDsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		lda    int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasDsyr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -17016,6 +17297,7 @@ func CublasDsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *float64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasDsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -17084,6 +17366,7 @@ func CublasCsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		lda    int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasCsyr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -17149,6 +17432,7 @@ func CublasCsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasCsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -17217,6 +17501,7 @@ func CublasZsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		lda    int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasZsyr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -17282,6 +17567,7 @@ func CublasZsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasZsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -17350,6 +17636,7 @@ func CublasCher_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		lda    int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasCher_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -17415,6 +17702,7 @@ func CublasCher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasCher_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -17483,6 +17771,7 @@ func CublasZher_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		lda    int32
 		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasZher_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -17548,6 +17837,7 @@ func CublasZher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
 	return callStatus(symCublasZher_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -17612,6 +17902,7 @@ func CublasSspr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		AP     *float32
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
 	return callStatus(symCublasSspr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -17674,6 +17965,7 @@ func CublasSspr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		AP     *float32
 		_1     [1]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
 	return callStatus(symCublasSspr_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -17738,6 +18030,7 @@ func CublasDspr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		AP     *float64
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
 	return callStatus(symCublasDspr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -17800,6 +18093,7 @@ func CublasDspr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		AP     *float64
 		_1     [1]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
 	return callStatus(symCublasDspr_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -17865,6 +18159,7 @@ func CublasChpr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		AP     *complex64
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
 	return callStatus(symCublasChpr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -17928,6 +18223,7 @@ func CublasChpr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		AP     *complex64
 		_1     [1]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
 	return callStatus(symCublasChpr_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -17993,6 +18289,7 @@ func CublasZhpr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 		AP     *complex128
 		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
 	return callStatus(symCublasZhpr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -18056,6 +18353,7 @@ func CublasZhpr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		AP     *complex128
 		_1     [1]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
 	return callStatus(symCublasZhpr_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -18129,6 +18427,7 @@ func CublasSsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasSsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -18198,6 +18497,7 @@ func CublasSsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *float32
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasSsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -18271,6 +18571,7 @@ func CublasDsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasDsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -18340,6 +18641,7 @@ func CublasDsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *float64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasDsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -18413,6 +18715,7 @@ func CublasCsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasCsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -18482,6 +18785,7 @@ func CublasCsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasCsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -18555,6 +18859,7 @@ func CublasZsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasZsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -18624,6 +18929,7 @@ func CublasZsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasZsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -18697,6 +19003,7 @@ func CublasCher2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasCher2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -18766,6 +19073,7 @@ func CublasCher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasCher2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -18839,6 +19147,7 @@ func CublasZher2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		lda    int32
 		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasZher2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -18908,6 +19217,7 @@ func CublasZher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
 	return callStatus(symCublasZher2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -18976,6 +19286,7 @@ func CublasSspr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		_3     [4]byte
 		AP     *float32
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
 	return callStatus(symCublasSspr2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -19041,6 +19352,7 @@ func CublasSspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		AP     *float32
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
 	return callStatus(symCublasSspr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -19109,6 +19421,7 @@ func CublasDspr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		_3     [4]byte
 		AP     *float64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
 	return callStatus(symCublasDspr2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -19174,6 +19487,7 @@ func CublasDspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		AP     *float64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
 	return callStatus(symCublasDspr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -19243,6 +19557,7 @@ func CublasChpr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		_3     [4]byte
 		AP     *complex64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
 	return callStatus(symCublasChpr2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -19309,6 +19624,7 @@ func CublasChpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		AP     *complex64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
 	return callStatus(symCublasChpr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -19378,6 +19694,7 @@ func CublasZhpr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 		_3     [4]byte
 		AP     *complex128
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
 	return callStatus(symCublasZhpr2_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -19444,6 +19761,7 @@ func CublasZhpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		AP     *complex128
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
 	return callStatus(symCublasZhpr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -19522,6 +19840,7 @@ func CublasSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -19594,6 +19913,7 @@ func CublasSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -19672,6 +19992,7 @@ func CublasDgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasDgemvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -19744,6 +20065,7 @@ func CublasDgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasDgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -19822,6 +20144,7 @@ func CublasCgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasCgemvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -19894,6 +20217,7 @@ func CublasCgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasCgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -19972,6 +20296,7 @@ func CublasZgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasZgemvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -20044,6 +20369,7 @@ func CublasZgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasZgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -20122,6 +20448,7 @@ func CublasHSHgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasHSHgemvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -20194,6 +20521,7 @@ func CublasHSHgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasHSHgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -20272,6 +20600,7 @@ func CublasHSSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasHSSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -20344,6 +20673,7 @@ func CublasHSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasHSSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -20422,6 +20752,7 @@ func CublasTSTgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasTSTgemvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -20494,6 +20825,7 @@ func CublasTSTgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasTSTgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -20572,6 +20904,7 @@ func CublasTSSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasTSSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -20644,6 +20977,7 @@ func CublasTSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
 	return callStatus(symCublasTSSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -20721,6 +21055,7 @@ func CublasSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -20792,6 +21127,7 @@ func CublasSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -20869,6 +21205,7 @@ func CublasDgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasDgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -20940,6 +21277,7 @@ func CublasDgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasDgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -21017,6 +21355,7 @@ func CublasCgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasCgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -21088,6 +21427,7 @@ func CublasCgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasCgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -21165,6 +21505,7 @@ func CublasZgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasZgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -21236,6 +21577,7 @@ func CublasZgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasZgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -21313,6 +21655,7 @@ func CublasHSHgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasHSHgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -21384,6 +21727,7 @@ func CublasHSHgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasHSHgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -21461,6 +21805,7 @@ func CublasHSSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasHSSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -21532,6 +21877,7 @@ func CublasHSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasHSSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -21609,6 +21955,7 @@ func CublasTSTgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasTSTgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -21680,6 +22027,7 @@ func CublasTSTgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasTSTgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -21757,6 +22105,7 @@ func CublasTSSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 		batchCount int32
 		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasTSSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -21828,6 +22177,7 @@ func CublasTSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
 	return callStatus(symCublasTSSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -21930,6 +22280,7 @@ func CublasSgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSgemm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -22026,6 +22377,7 @@ func CublasSgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -22128,6 +22480,7 @@ func CublasDgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDgemm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -22224,6 +22577,7 @@ func CublasDgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -22326,6 +22680,7 @@ func CublasCgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCgemm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -22422,6 +22777,7 @@ func CublasCgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -22490,6 +22846,7 @@ func CublasCgemm3m(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCgemm3m, unsafe.Pointer(args), &args.ret)
 }
@@ -22552,6 +22909,7 @@ func CublasCgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCgemm3m_64, unsafe.Pointer(args), &args.ret)
 }
@@ -22643,6 +23001,7 @@ func CublasCgemm3mEx(handle CublasHandle_t, transa CublasOperation_t, transb Cub
 		ldc    int32
 		_10    [4]byte
 		ret    CublasStatus_t
+		_11    [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCgemm3mEx, unsafe.Pointer(args), &args.ret)
 }
@@ -22728,6 +23087,7 @@ func CublasCgemm3mEx_64(handle CublasHandle_t, transa CublasOperation_t, transb 
 		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCgemm3mEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -22830,6 +23190,7 @@ func CublasZgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZgemm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -22926,6 +23287,7 @@ func CublasZgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -22994,6 +23356,7 @@ func CublasZgemm3m(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZgemm3m, unsafe.Pointer(args), &args.ret)
 }
@@ -23056,6 +23419,7 @@ func CublasZgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZgemm3m_64, unsafe.Pointer(args), &args.ret)
 }
@@ -23146,6 +23510,7 @@ func CublasHgemm(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasHgemm, unsafe.Pointer(args), &args.ret)
 }
@@ -23230,6 +23595,7 @@ func CublasHgemm_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *uint16
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasHgemm_64, unsafe.Pointer(args), &args.ret)
 }
@@ -23321,6 +23687,7 @@ func CublasSgemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 		ldc    int32
 		_10    [4]byte
 		ret    CublasStatus_t
+		_11    [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasSgemmEx, unsafe.Pointer(args), &args.ret)
 }
@@ -23406,6 +23773,7 @@ func CublasSgemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasSgemmEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -23525,6 +23893,7 @@ func CublasGemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cublas
 		algo        CublasGemmAlgo_t
 		_12         [4]byte
 		ret         CublasStatus_t
+		_13         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc, computeType: computeType, algo: algo}
 	return callStatus(symCublasGemmEx, unsafe.Pointer(args), &args.ret)
 }
@@ -23638,6 +24007,7 @@ func CublasGemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cub
 		algo        CublasGemmAlgo_t
 		_6          [4]byte
 		ret         CublasStatus_t
+		_7          [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc, computeType: computeType, algo: algo}
 	return callStatus(symCublasGemmEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -23729,6 +24099,7 @@ func CublasCgemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 		ldc    int32
 		_10    [4]byte
 		ret    CublasStatus_t
+		_11    [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCgemmEx, unsafe.Pointer(args), &args.ret)
 }
@@ -23814,6 +24185,7 @@ func CublasCgemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCgemmEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -23886,6 +24258,7 @@ func CublasSsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -23954,6 +24327,7 @@ func CublasSsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -24026,6 +24400,7 @@ func CublasDsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -24094,6 +24469,7 @@ func CublasDsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -24166,6 +24542,7 @@ func CublasCsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -24234,6 +24611,7 @@ func CublasCsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -24306,6 +24684,7 @@ func CublasZsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -24374,6 +24753,7 @@ func CublasZsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -24443,6 +24823,7 @@ func CublasCsyrkEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOpe
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCsyrkEx, unsafe.Pointer(args), &args.ret)
 }
@@ -24508,6 +24889,7 @@ func CublasCsyrkEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cublas
 		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCsyrkEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -24577,6 +24959,7 @@ func CublasCsyrk3mEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCsyrk3mEx, unsafe.Pointer(args), &args.ret)
 }
@@ -24642,6 +25025,7 @@ func CublasCsyrk3mEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCsyrk3mEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -24714,6 +25098,7 @@ func CublasCherk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCherk_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -24782,6 +25167,7 @@ func CublasCherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCherk_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -24854,6 +25240,7 @@ func CublasZherk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZherk_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -24922,6 +25309,7 @@ func CublasZherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZherk_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -24991,6 +25379,7 @@ func CublasCherkEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOpe
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCherkEx, unsafe.Pointer(args), &args.ret)
 }
@@ -25057,6 +25446,7 @@ func CublasCherkEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cublas
 		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCherkEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -25127,6 +25517,7 @@ func CublasCherk3mEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCherk3mEx, unsafe.Pointer(args), &args.ret)
 }
@@ -25193,6 +25584,7 @@ func CublasCherk3mEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
 	return callStatus(symCublasCherk3mEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -25269,6 +25661,7 @@ func CublasSsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -25340,6 +25733,7 @@ func CublasSsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -25416,6 +25810,7 @@ func CublasDsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -25487,6 +25882,7 @@ func CublasDsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -25563,6 +25959,7 @@ func CublasCsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -25634,6 +26031,7 @@ func CublasCsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -25710,6 +26108,7 @@ func CublasZsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -25781,6 +26180,7 @@ func CublasZsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -25857,6 +26257,7 @@ func CublasCher2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCher2k_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -25928,6 +26329,7 @@ func CublasCher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCher2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -26004,6 +26406,7 @@ func CublasZher2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZher2k_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -26075,6 +26478,7 @@ func CublasZher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZher2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -26138,6 +26542,7 @@ func CublasSsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSsyrkx, unsafe.Pointer(args), &args.ret)
 }
@@ -26196,6 +26601,7 @@ func CublasSsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -26259,6 +26665,7 @@ func CublasDsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDsyrkx, unsafe.Pointer(args), &args.ret)
 }
@@ -26317,6 +26724,7 @@ func CublasDsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -26380,6 +26788,7 @@ func CublasCsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCsyrkx, unsafe.Pointer(args), &args.ret)
 }
@@ -26438,6 +26847,7 @@ func CublasCsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -26501,6 +26911,7 @@ func CublasZsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZsyrkx, unsafe.Pointer(args), &args.ret)
 }
@@ -26559,6 +26970,7 @@ func CublasZsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -26623,6 +27035,7 @@ func CublasCherkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCherkx, unsafe.Pointer(args), &args.ret)
 }
@@ -26682,6 +27095,7 @@ func CublasCherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCherkx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -26746,6 +27160,7 @@ func CublasZherkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZherkx, unsafe.Pointer(args), &args.ret)
 }
@@ -26805,6 +27220,7 @@ func CublasZherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZherkx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -26883,6 +27299,7 @@ func CublasSsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSsymm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -26956,6 +27373,7 @@ func CublasSsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasSsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -27034,6 +27452,7 @@ func CublasDsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDsymm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -27107,6 +27526,7 @@ func CublasDsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasDsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -27185,6 +27605,7 @@ func CublasCsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCsymm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -27258,6 +27679,7 @@ func CublasCsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasCsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -27336,6 +27758,7 @@ func CublasZsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZsymm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -27409,6 +27832,7 @@ func CublasZsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -27486,6 +27910,7 @@ func CublasChemm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasChemm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -27558,6 +27983,7 @@ func CublasChemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasChemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -27635,6 +28061,7 @@ func CublasZhemm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZhemm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -27707,6 +28134,7 @@ func CublasZhemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
 	return callStatus(symCublasZhemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -27784,6 +28212,7 @@ func CublasStrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldb    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasStrsm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -27857,6 +28286,7 @@ func CublasStrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		B      *float32
 		ldb    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasStrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -27934,6 +28364,7 @@ func CublasDtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldb    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasDtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -28007,6 +28438,7 @@ func CublasDtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		B      *float64
 		ldb    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasDtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -28084,6 +28516,7 @@ func CublasCtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldb    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasCtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -28157,6 +28590,7 @@ func CublasCtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		B      *complex64
 		ldb    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasCtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -28234,6 +28668,7 @@ func CublasZtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldb    int32
 		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasZtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -28307,6 +28742,7 @@ func CublasZtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		B      *complex128
 		ldb    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
 	return callStatus(symCublasZtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -28388,6 +28824,7 @@ func CublasStrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_8     [4]byte
 		ret    CublasStatus_t
+		_9     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasStrmm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -28465,6 +28902,7 @@ func CublasStrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasStrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -28546,6 +28984,7 @@ func CublasDtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_8     [4]byte
 		ret    CublasStatus_t
+		_9     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasDtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -28623,6 +29062,7 @@ func CublasDtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasDtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -28704,6 +29144,7 @@ func CublasCtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_8     [4]byte
 		ret    CublasStatus_t
+		_9     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasCtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -28781,6 +29222,7 @@ func CublasCtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasCtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -28862,6 +29304,7 @@ func CublasZtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 		ldc    int32
 		_8     [4]byte
 		ret    CublasStatus_t
+		_9     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasZtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -28939,6 +29382,7 @@ func CublasZtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasZtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
@@ -29019,6 +29463,7 @@ func CublasHgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasHgemmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -29092,6 +29537,7 @@ func CublasHgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasHgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -29172,6 +29618,7 @@ func CublasSgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasSgemmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -29245,6 +29692,7 @@ func CublasSgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasSgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -29325,6 +29773,7 @@ func CublasDgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasDgemmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -29398,6 +29847,7 @@ func CublasDgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasDgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -29478,6 +29928,7 @@ func CublasCgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasCgemmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -29551,6 +30002,7 @@ func CublasCgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasCgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -29631,6 +30083,7 @@ func CublasCgemm3mBatched(handle CublasHandle_t, transa CublasOperation_t, trans
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasCgemm3mBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -29704,6 +30157,7 @@ func CublasCgemm3mBatched_64(handle CublasHandle_t, transa CublasOperation_t, tr
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasCgemm3mBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -29784,6 +30238,7 @@ func CublasZgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasZgemmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -29857,6 +30312,7 @@ func CublasZgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
 	return callStatus(symCublasZgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -29935,6 +30391,7 @@ func CublasHgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasHgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -30006,6 +30463,7 @@ func CublasHgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasHgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -30084,6 +30542,7 @@ func CublasSgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasSgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -30155,6 +30614,7 @@ func CublasSgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasSgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -30233,6 +30693,7 @@ func CublasDgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasDgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -30304,6 +30765,7 @@ func CublasDgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasDgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -30382,6 +30844,7 @@ func CublasCgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasCgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -30453,6 +30916,7 @@ func CublasCgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasCgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -30531,6 +30995,7 @@ func CublasCgemm3mStridedBatched(handle CublasHandle_t, transa CublasOperation_t
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasCgemm3mStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -30602,6 +31067,7 @@ func CublasCgemm3mStridedBatched_64(handle CublasHandle_t, transa CublasOperatio
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasCgemm3mStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -30680,6 +31146,7 @@ func CublasZgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasZgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -30751,6 +31218,7 @@ func CublasZgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
 	return callStatus(symCublasZgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -30843,6 +31311,7 @@ func CublasGemmBatchedEx(handle CublasHandle_t, transa CublasOperation_t, transb
 		algo        CublasGemmAlgo_t
 		_13         [4]byte
 		ret         CublasStatus_t
+		_14         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, Atype: Atype, lda: lda, Barray: Barray, Btype: Btype, ldb: ldb, beta: beta, Carray: Carray, Ctype: Ctype, ldc: ldc, batchCount: batchCount, computeType: computeType, algo: algo}
 	return callStatus(symCublasGemmBatchedEx, unsafe.Pointer(args), &args.ret)
 }
@@ -30928,6 +31397,7 @@ func CublasGemmBatchedEx_64(handle CublasHandle_t, transa CublasOperation_t, tra
 		algo        CublasGemmAlgo_t
 		_6          [4]byte
 		ret         CublasStatus_t
+		_7          [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, Atype: Atype, lda: lda, Barray: Barray, Btype: Btype, ldb: ldb, beta: beta, Carray: Carray, Ctype: Ctype, ldc: ldc, batchCount: batchCount, computeType: computeType, algo: algo}
 	return callStatus(symCublasGemmBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -31025,6 +31495,7 @@ func CublasGemmStridedBatchedEx(handle CublasHandle_t, transa CublasOperation_t,
 		algo        CublasGemmAlgo_t
 		_13         [4]byte
 		ret         CublasStatus_t
+		_14         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, strideA: strideA, B: B, Btype: Btype, ldb: ldb, strideB: strideB, beta: beta, C: C, Ctype: Ctype, ldc: ldc, strideC: strideC, batchCount: batchCount, computeType: computeType, algo: algo}
 	return callStatus(symCublasGemmStridedBatchedEx, unsafe.Pointer(args), &args.ret)
 }
@@ -31115,6 +31586,7 @@ func CublasGemmStridedBatchedEx_64(handle CublasHandle_t, transa CublasOperation
 		algo        CublasGemmAlgo_t
 		_6          [4]byte
 		ret         CublasStatus_t
+		_7          [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, strideA: strideA, B: B, Btype: Btype, ldb: ldb, strideB: strideB, beta: beta, C: C, Ctype: Ctype, ldc: ldc, strideC: strideC, batchCount: batchCount, computeType: computeType, algo: algo}
 	return callStatus(symCublasGemmStridedBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -31186,6 +31658,7 @@ func CublasSgemmGroupedBatched(handle CublasHandle_t, transa_array *CublasOperat
 		_0           [4]byte
 		group_size   *int32
 		ret          CublasStatus_t
+		_1           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
 	return callStatus(symCublasSgemmGroupedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -31256,6 +31729,7 @@ func CublasSgemmGroupedBatched_64(handle CublasHandle_t, transa_array *CublasOpe
 		group_count  int64
 		group_size   *int64
 		ret          CublasStatus_t
+		_0           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
 	return callStatus(symCublasSgemmGroupedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -31327,6 +31801,7 @@ func CublasDgemmGroupedBatched(handle CublasHandle_t, transa_array *CublasOperat
 		_0           [4]byte
 		group_size   *int32
 		ret          CublasStatus_t
+		_1           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
 	return callStatus(symCublasDgemmGroupedBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -31397,6 +31872,7 @@ func CublasDgemmGroupedBatched_64(handle CublasHandle_t, transa_array *CublasOpe
 		group_count  int64
 		group_size   *int64
 		ret          CublasStatus_t
+		_0           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
 	return callStatus(symCublasDgemmGroupedBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -31485,6 +31961,7 @@ func CublasGemmGroupedBatchedEx(handle CublasHandle_t, transa_array *CublasOpera
 		computeType  CublasComputeType_t
 		_4           [4]byte
 		ret          CublasStatus_t
+		_5           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, Atype: Atype, lda_array: lda_array, Barray: Barray, Btype: Btype, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, Ctype: Ctype, ldc_array: ldc_array, group_count: group_count, group_size: group_size, computeType: computeType}
 	return callStatus(symCublasGemmGroupedBatchedEx, unsafe.Pointer(args), &args.ret)
 }
@@ -31572,6 +32049,7 @@ func CublasGemmGroupedBatchedEx_64(handle CublasHandle_t, transa_array *CublasOp
 		computeType  CublasComputeType_t
 		_3           [4]byte
 		ret          CublasStatus_t
+		_4           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, Atype: Atype, lda_array: lda_array, Barray: Barray, Btype: Btype, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, Ctype: Ctype, ldc_array: ldc_array, group_count: group_count, group_size: group_size, computeType: computeType}
 	return callStatus(symCublasGemmGroupedBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
@@ -31638,6 +32116,7 @@ func CublasSgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasSgeam, unsafe.Pointer(args), &args.ret)
 }
@@ -31699,6 +32178,7 @@ func CublasSgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasSgeam_64, unsafe.Pointer(args), &args.ret)
 }
@@ -31765,6 +32245,7 @@ func CublasDgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasDgeam, unsafe.Pointer(args), &args.ret)
 }
@@ -31826,6 +32307,7 @@ func CublasDgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasDgeam_64, unsafe.Pointer(args), &args.ret)
 }
@@ -31892,6 +32374,7 @@ func CublasCgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasCgeam, unsafe.Pointer(args), &args.ret)
 }
@@ -31953,6 +32436,7 @@ func CublasCgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasCgeam_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32019,6 +32503,7 @@ func CublasZgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 		ldc    int32
 		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasZgeam, unsafe.Pointer(args), &args.ret)
 }
@@ -32080,6 +32565,7 @@ func CublasZgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
 	return callStatus(symCublasZgeam_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32146,6 +32632,7 @@ func CublasStrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
 	return callStatus(symCublasStrsmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -32207,6 +32694,7 @@ func CublasStrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		ldb        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_4         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
 	return callStatus(symCublasStrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32273,6 +32761,7 @@ func CublasDtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
 	return callStatus(symCublasDtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -32334,6 +32823,7 @@ func CublasDtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		ldb        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_4         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
 	return callStatus(symCublasDtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32400,6 +32890,7 @@ func CublasCtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
 	return callStatus(symCublasCtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -32461,6 +32952,7 @@ func CublasCtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		ldb        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_4         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
 	return callStatus(symCublasCtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32527,6 +33019,7 @@ func CublasZtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 		batchCount int32
 		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
 	return callStatus(symCublasZtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -32588,6 +33081,7 @@ func CublasZtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		ldb        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_4         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
 	return callStatus(symCublasZtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32643,6 +33137,7 @@ func CublasSdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
 	return callStatus(symCublasSdgmm, unsafe.Pointer(args), &args.ret)
 }
@@ -32693,6 +33188,7 @@ func CublasSdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
 	return callStatus(symCublasSdgmm_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32748,6 +33244,7 @@ func CublasDdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
 	return callStatus(symCublasDdgmm, unsafe.Pointer(args), &args.ret)
 }
@@ -32798,6 +33295,7 @@ func CublasDdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
 	return callStatus(symCublasDdgmm_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32853,6 +33351,7 @@ func CublasCdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
 	return callStatus(symCublasCdgmm, unsafe.Pointer(args), &args.ret)
 }
@@ -32903,6 +33402,7 @@ func CublasCdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
 	return callStatus(symCublasCdgmm_64, unsafe.Pointer(args), &args.ret)
 }
@@ -32958,6 +33458,7 @@ func CublasZdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 		ldc    int32
 		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
 	return callStatus(symCublasZdgmm, unsafe.Pointer(args), &args.ret)
 }
@@ -33008,6 +33509,7 @@ func CublasZdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
 	return callStatus(symCublasZdgmm_64, unsafe.Pointer(args), &args.ret)
 }
@@ -33056,6 +33558,7 @@ func CublasSmatinvBatched(handle CublasHandle_t, n int32, A **float32, lda int32
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
 	return callStatus(symCublasSmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33104,6 +33607,7 @@ func CublasDmatinvBatched(handle CublasHandle_t, n int32, A **float64, lda int32
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
 	return callStatus(symCublasDmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33152,6 +33656,7 @@ func CublasCmatinvBatched(handle CublasHandle_t, n int32, A **complex64, lda int
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
 	return callStatus(symCublasCmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33200,6 +33705,7 @@ func CublasZmatinvBatched(handle CublasHandle_t, n int32, A **complex128, lda in
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
 	return callStatus(symCublasZmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33251,6 +33757,7 @@ func CublasSgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **float
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
 	return callStatus(symCublasSgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33302,6 +33809,7 @@ func CublasDgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **float
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
 	return callStatus(symCublasDgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33353,6 +33861,7 @@ func CublasCgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **compl
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
 	return callStatus(symCublasCgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33404,6 +33913,7 @@ func CublasZgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **compl
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
 	return callStatus(symCublasZgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33469,6 +33979,7 @@ func CublasSgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 		batchSize    int32
 		_6           [4]byte
 		ret          CublasStatus_t
+		_7           [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
 	return callStatus(symCublasSgelsBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33534,6 +34045,7 @@ func CublasDgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 		batchSize    int32
 		_6           [4]byte
 		ret          CublasStatus_t
+		_7           [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
 	return callStatus(symCublasDgelsBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33599,6 +34111,7 @@ func CublasCgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 		batchSize    int32
 		_6           [4]byte
 		ret          CublasStatus_t
+		_7           [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
 	return callStatus(symCublasCgelsBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33664,6 +34177,7 @@ func CublasZgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 		batchSize    int32
 		_6           [4]byte
 		ret          CublasStatus_t
+		_7           [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
 	return callStatus(symCublasZgelsBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -33708,6 +34222,7 @@ func CublasStpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *flo
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
 	return callStatus(symCublasStpttr, unsafe.Pointer(args), &args.ret)
 }
@@ -33752,6 +34267,7 @@ func CublasDtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *flo
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
 	return callStatus(symCublasDtpttr, unsafe.Pointer(args), &args.ret)
 }
@@ -33796,6 +34312,7 @@ func CublasCtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *com
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
 	return callStatus(symCublasCtpttr, unsafe.Pointer(args), &args.ret)
 }
@@ -33840,6 +34357,7 @@ func CublasZtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *com
 		_2     [4]byte
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
 	return callStatus(symCublasZtpttr, unsafe.Pointer(args), &args.ret)
 }
@@ -33884,6 +34402,7 @@ func CublasStrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *floa
 		AP     *float32
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
 	return callStatus(symCublasStrttp, unsafe.Pointer(args), &args.ret)
 }
@@ -33928,6 +34447,7 @@ func CublasDtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *floa
 		AP     *float64
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
 	return callStatus(symCublasDtrttp, unsafe.Pointer(args), &args.ret)
 }
@@ -33972,6 +34492,7 @@ func CublasCtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *comp
 		AP     *complex64
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
 	return callStatus(symCublasCtrttp, unsafe.Pointer(args), &args.ret)
 }
@@ -34016,6 +34537,7 @@ func CublasZtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *comp
 		AP     *complex128
 		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
 	return callStatus(symCublasZtrttp, unsafe.Pointer(args), &args.ret)
 }
@@ -34068,6 +34590,7 @@ func CublasSgetrfBatched(handle CublasHandle_t, n int32, A **float32, lda int32,
 		_2        [4]byte
 		_3        [1]uint64
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
 	return callStatus(symCublasSgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34120,6 +34643,7 @@ func CublasDgetrfBatched(handle CublasHandle_t, n int32, A **float64, lda int32,
 		_2        [4]byte
 		_3        [1]uint64
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
 	return callStatus(symCublasDgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34172,6 +34696,7 @@ func CublasCgetrfBatched(handle CublasHandle_t, n int32, A **complex64, lda int3
 		_2        [4]byte
 		_3        [1]uint64
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
 	return callStatus(symCublasCgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34224,6 +34749,7 @@ func CublasZgetrfBatched(handle CublasHandle_t, n int32, A **complex128, lda int
 		_2        [4]byte
 		_3        [1]uint64
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
 	return callStatus(symCublasZgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34277,6 +34803,7 @@ func CublasSgetriBatched(handle CublasHandle_t, n int32, A **float32, lda int32,
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
 	return callStatus(symCublasSgetriBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34330,6 +34857,7 @@ func CublasDgetriBatched(handle CublasHandle_t, n int32, A **float64, lda int32,
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
 	return callStatus(symCublasDgetriBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34383,6 +34911,7 @@ func CublasCgetriBatched(handle CublasHandle_t, n int32, A **complex64, lda int3
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
 	return callStatus(symCublasCgetriBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34436,6 +34965,7 @@ func CublasZgetriBatched(handle CublasHandle_t, n int32, A **complex128, lda int
 		batchSize int32
 		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
 	return callStatus(symCublasZgetriBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34495,6 +35025,7 @@ func CublasSgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 		batchSize int32
 		_5        [4]byte
 		ret       CublasStatus_t
+		_6        [4]byte
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
 	return callStatus(symCublasSgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34554,6 +35085,7 @@ func CublasDgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 		batchSize int32
 		_5        [4]byte
 		ret       CublasStatus_t
+		_6        [4]byte
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
 	return callStatus(symCublasDgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34613,6 +35145,7 @@ func CublasCgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 		batchSize int32
 		_5        [4]byte
 		ret       CublasStatus_t
+		_6        [4]byte
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
 	return callStatus(symCublasCgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34672,6 +35205,7 @@ func CublasZgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 		batchSize int32
 		_5        [4]byte
 		ret       CublasStatus_t
+		_6        [4]byte
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
 	return callStatus(symCublasZgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
@@ -34749,6 +35283,7 @@ func CublasUint8gemmBias(handle CublasHandle_t, transa CublasOperation_t, transb
 		C_shift int32
 		_13     [4]byte
 		ret     CublasStatus_t
+		_14     [4]byte
 	}{handle: handle, transa: transa, transb: transb, transc: transc, m: m, n: n, k: k, A: A, A_bias: A_bias, lda: lda, B: B, B_bias: B_bias, ldb: ldb, C: C, C_bias: C_bias, ldc: ldc, C_mult: C_mult, C_shift: C_shift}
 	return callStatus(symCublasUint8gemmBias, unsafe.Pointer(args), &args.ret)
 }

@@ -42,6 +42,7 @@ func CublasLtCreate(lightHandle *CublasLtHandle_t) error {
 		lightHandle *CublasLtHandle_t
 		_0          [7]uint64
 		ret         cublas.CublasStatus_t
+		_1          [4]byte
 	}{lightHandle: lightHandle}
 	return callStatus(symCublasLtCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -74,6 +75,7 @@ func CublasLtDestroy(lightHandle CublasLtHandle_t) error {
 		lightHandle CublasLtHandle_t
 		_0          [7]uint64
 		ret         cublas.CublasStatus_t
+		_1          [4]byte
 	}{lightHandle: lightHandle}
 	return callStatus(symCublasLtDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -196,6 +198,7 @@ func CublasLtGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) e
 		value *int32
 		_1    [6]uint64
 		ret   cublas.CublasStatus_t
+		_2    [4]byte
 	}{type_: type_, value: value}
 	return callStatus(symCublasLtGetProperty, unsafe.Pointer(args), &args.ret)
 }
@@ -222,6 +225,7 @@ func CublasLtHeuristicsCacheGetCapacity(capacity *uint64) error {
 		capacity *uint64
 		_0       [7]uint64
 		ret      cublas.CublasStatus_t
+		_1       [4]byte
 	}{capacity: capacity}
 	return callStatus(symCublasLtHeuristicsCacheGetCapacity, unsafe.Pointer(args), &args.ret)
 }
@@ -248,6 +252,7 @@ func CublasLtHeuristicsCacheSetCapacity(capacity uint64) error {
 		capacity uint64
 		_0       [7]uint64
 		ret      cublas.CublasStatus_t
+		_1       [4]byte
 	}{capacity: capacity}
 	return callStatus(symCublasLtHeuristicsCacheSetCapacity, unsafe.Pointer(args), &args.ret)
 }
@@ -366,6 +371,7 @@ func CublasLtMatmul(lightHandle CublasLtHandle_t, computeDesc CublasLtMatmulDesc
 		workspaceSizeInBytes uint64
 		stream               driver.CUstream
 		ret                  cublas.CublasStatus_t
+		_0                   [4]byte
 	}{lightHandle: lightHandle, computeDesc: computeDesc, alpha: alpha, A: A, Adesc: Adesc, B: B, Bdesc: Bdesc, beta: beta, C: C, Cdesc: Cdesc, D: D, Ddesc: Ddesc, algo: algo, workspace: workspace, workspaceSizeInBytes: workspaceSizeInBytes, stream: stream}
 	return callStatus(symCublasLtMatmul, unsafe.Pointer(args), &args.ret)
 }
@@ -427,6 +433,7 @@ func CublasLtMatrixTransform(lightHandle CublasLtHandle_t, transformDesc CublasL
 		Cdesc         CublasLtMatrixLayout_t
 		stream        driver.CUstream
 		ret           cublas.CublasStatus_t
+		_0            [4]byte
 	}{lightHandle: lightHandle, transformDesc: transformDesc, alpha: alpha, A: A, Adesc: Adesc, beta: beta, B: B, Bdesc: Bdesc, C: C, Cdesc: Cdesc, stream: stream}
 	return callStatus(symCublasLtMatrixTransform, unsafe.Pointer(args), &args.ret)
 }
@@ -466,6 +473,7 @@ func CublasLtMatrixLayoutInit_internal(matLayout CublasLtMatrixLayout_t, size ui
 		ld        int64
 		_1        [2]uint64
 		ret       cublas.CublasStatus_t
+		_2        [4]byte
 	}{matLayout: matLayout, size: size, type_: type_, rows: rows, cols: cols, ld: ld}
 	return callStatus(symCublasLtMatrixLayoutInit_internal, unsafe.Pointer(args), &args.ret)
 }
@@ -507,6 +515,7 @@ func CublasLtGroupedMatrixLayoutInit_internal(matLayout CublasLtMatrixLayout_t, 
 		ld_array   unsafe.Pointer
 		_2         [1]uint64
 		ret        cublas.CublasStatus_t
+		_3         [4]byte
 	}{matLayout: matLayout, size: size, type_: type_, groupCount: groupCount, rows_array: rows_array, cols_array: cols_array, ld_array: ld_array}
 	return callStatus(symCublasLtGroupedMatrixLayoutInit_internal, unsafe.Pointer(args), &args.ret)
 }
@@ -548,6 +557,7 @@ func CublasLtMatrixLayoutCreate(matLayout *CublasLtMatrixLayout_t, type_ library
 		ld        int64
 		_1        [3]uint64
 		ret       cublas.CublasStatus_t
+		_2        [4]byte
 	}{matLayout: matLayout, type_: type_, rows: rows, cols: cols, ld: ld}
 	return callStatus(symCublasLtMatrixLayoutCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -595,6 +605,7 @@ func CublasLtGroupedMatrixLayoutCreate(matLayout *CublasLtMatrixLayout_t, type_ 
 		ld_array   unsafe.Pointer
 		_2         [2]uint64
 		ret        cublas.CublasStatus_t
+		_3         [4]byte
 	}{matLayout: matLayout, type_: type_, groupCount: groupCount, rows_array: rows_array, cols_array: cols_array, ld_array: ld_array}
 	return callStatus(symCublasLtGroupedMatrixLayoutCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -617,6 +628,7 @@ func CublasLtMatrixLayoutDestroy(matLayout CublasLtMatrixLayout_t) error {
 		matLayout CublasLtMatrixLayout_t
 		_0        [7]uint64
 		ret       cublas.CublasStatus_t
+		_1        [4]byte
 	}{matLayout: matLayout}
 	return callStatus(symCublasLtMatrixLayoutDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -652,6 +664,7 @@ func CublasLtMatrixLayoutSetAttribute(matLayout CublasLtMatrixLayout_t, attr Cub
 		sizeInBytes uint64
 		_1          [4]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{matLayout: matLayout, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
 	return callStatus(symCublasLtMatrixLayoutSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -686,6 +699,7 @@ func CublasLtMatrixLayoutGetAttribute(matLayout CublasLtMatrixLayout_t, attr Cub
 		sizeWritten *uint64
 		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{matLayout: matLayout, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
 	return callStatus(symCublasLtMatrixLayoutGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -722,6 +736,7 @@ func CublasLtMatmulDescInit_internal(matmulDesc CublasLtMatmulDesc_t, size uint6
 		_1          [4]byte
 		_2          [4]uint64
 		ret         cublas.CublasStatus_t
+		_3          [4]byte
 	}{matmulDesc: matmulDesc, size: size, computeType: computeType, scaleType: scaleType}
 	return callStatus(symCublasLtMatmulDescInit_internal, unsafe.Pointer(args), &args.ret)
 }
@@ -758,6 +773,7 @@ func CublasLtMatmulDescCreate(matmulDesc *CublasLtMatmulDesc_t, computeType cubl
 		_1          [4]byte
 		_2          [5]uint64
 		ret         cublas.CublasStatus_t
+		_3          [4]byte
 	}{matmulDesc: matmulDesc, computeType: computeType, scaleType: scaleType}
 	return callStatus(symCublasLtMatmulDescCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -780,6 +796,7 @@ func CublasLtMatmulDescDestroy(matmulDesc CublasLtMatmulDesc_t) error {
 		matmulDesc CublasLtMatmulDesc_t
 		_0         [7]uint64
 		ret        cublas.CublasStatus_t
+		_1         [4]byte
 	}{matmulDesc: matmulDesc}
 	return callStatus(symCublasLtMatmulDescDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -818,6 +835,7 @@ func CublasLtMatmulDescSetAttribute(matmulDesc CublasLtMatmulDesc_t, attr Cublas
 		sizeInBytes uint64
 		_1          [4]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{matmulDesc: matmulDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
 	return callStatus(symCublasLtMatmulDescSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -851,6 +869,7 @@ func CublasLtMatmulDescGetAttribute(matmulDesc CublasLtMatmulDesc_t, attr Cublas
 		sizeWritten *uint64
 		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{matmulDesc: matmulDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
 	return callStatus(symCublasLtMatmulDescGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -883,6 +902,7 @@ func CublasLtMatrixTransformDescInit_internal(transformDesc CublasLtMatrixTransf
 		_0            [4]byte
 		_1            [5]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{transformDesc: transformDesc, size: size, scaleType: scaleType}
 	return callStatus(symCublasLtMatrixTransformDescInit_internal, unsafe.Pointer(args), &args.ret)
 }
@@ -913,6 +933,7 @@ func CublasLtMatrixTransformDescCreate(transformDesc *CublasLtMatrixTransformDes
 		_0            [4]byte
 		_1            [6]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{transformDesc: transformDesc, scaleType: scaleType}
 	return callStatus(symCublasLtMatrixTransformDescCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -933,6 +954,7 @@ func CublasLtMatrixTransformDescDestroy(transformDesc CublasLtMatrixTransformDes
 		transformDesc CublasLtMatrixTransformDesc_t
 		_0            [7]uint64
 		ret           cublas.CublasStatus_t
+		_1            [4]byte
 	}{transformDesc: transformDesc}
 	return callStatus(symCublasLtMatrixTransformDescDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -964,6 +986,7 @@ func CublasLtMatrixTransformDescSetAttribute(transformDesc CublasLtMatrixTransfo
 		sizeInBytes   uint64
 		_1            [4]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{transformDesc: transformDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
 	return callStatus(symCublasLtMatrixTransformDescSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -996,6 +1019,7 @@ func CublasLtMatrixTransformDescGetAttribute(transformDesc CublasLtMatrixTransfo
 		sizeWritten   *uint64
 		_1            [3]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{transformDesc: transformDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
 	return callStatus(symCublasLtMatrixTransformDescGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1024,6 +1048,7 @@ func CublasLtEmulationDescInit_internal(emulationDesc CublasLtEmulationDesc_t, s
 		size          uint64
 		_0            [6]uint64
 		ret           cublas.CublasStatus_t
+		_1            [4]byte
 	}{emulationDesc: emulationDesc, size: size}
 	return callStatus(symCublasLtEmulationDescInit_internal, unsafe.Pointer(args), &args.ret)
 }
@@ -1052,6 +1077,7 @@ func CublasLtEmulationDescCreate(emulationDesc *CublasLtEmulationDesc_t) error {
 		emulationDesc *CublasLtEmulationDesc_t
 		_0            [7]uint64
 		ret           cublas.CublasStatus_t
+		_1            [4]byte
 	}{emulationDesc: emulationDesc}
 	return callStatus(symCublasLtEmulationDescCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -1074,6 +1100,7 @@ func CublasLtEmulationDescDestroy(emulationDesc CublasLtEmulationDesc_t) error {
 		emulationDesc CublasLtEmulationDesc_t
 		_0            [7]uint64
 		ret           cublas.CublasStatus_t
+		_1            [4]byte
 	}{emulationDesc: emulationDesc}
 	return callStatus(symCublasLtEmulationDescDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -1105,6 +1132,7 @@ func CublasLtEmulationDescSetAttribute(emulationDesc CublasLtEmulationDesc_t, at
 		sizeInBytes   uint64
 		_1            [4]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{emulationDesc: emulationDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
 	return callStatus(symCublasLtEmulationDescSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1137,6 +1165,7 @@ func CublasLtEmulationDescGetAttribute(emulationDesc CublasLtEmulationDesc_t, at
 		sizeWritten   *uint64
 		_1            [3]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{emulationDesc: emulationDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
 	return callStatus(symCublasLtEmulationDescGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1165,6 +1194,7 @@ func CublasLtMatmulPreferenceInit_internal(pref CublasLtMatmulPreference_t, size
 		size uint64
 		_0   [6]uint64
 		ret  cublas.CublasStatus_t
+		_1   [4]byte
 	}{pref: pref, size: size}
 	return callStatus(symCublasLtMatmulPreferenceInit_internal, unsafe.Pointer(args), &args.ret)
 }
@@ -1193,6 +1223,7 @@ func CublasLtMatmulPreferenceCreate(pref *CublasLtMatmulPreference_t) error {
 		pref *CublasLtMatmulPreference_t
 		_0   [7]uint64
 		ret  cublas.CublasStatus_t
+		_1   [4]byte
 	}{pref: pref}
 	return callStatus(symCublasLtMatmulPreferenceCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -1213,6 +1244,7 @@ func CublasLtMatmulPreferenceDestroy(pref CublasLtMatmulPreference_t) error {
 		pref CublasLtMatmulPreference_t
 		_0   [7]uint64
 		ret  cublas.CublasStatus_t
+		_1   [4]byte
 	}{pref: pref}
 	return callStatus(symCublasLtMatmulPreferenceDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -1246,6 +1278,7 @@ func CublasLtMatmulPreferenceSetAttribute(pref CublasLtMatmulPreference_t, attr 
 		sizeInBytes uint64
 		_1          [4]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{pref: pref, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
 	return callStatus(symCublasLtMatmulPreferenceSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1277,6 +1310,7 @@ func CublasLtMatmulPreferenceGetAttribute(pref CublasLtMatmulPreference_t, attr 
 		sizeWritten *uint64
 		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{pref: pref, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
 	return callStatus(symCublasLtMatmulPreferenceGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1342,6 +1376,7 @@ func CublasLtMatmulAlgoGetHeuristic(lightHandle CublasLtHandle_t, operationDesc 
 		heuristicResultsArray *CublasLtMatmulHeuristicResult_t
 		returnAlgoCount       *int32
 		ret                   cublas.CublasStatus_t
+		_1                    [4]byte
 	}{lightHandle: lightHandle, operationDesc: operationDesc, Adesc: Adesc, Bdesc: Bdesc, Cdesc: Cdesc, Ddesc: Ddesc, preference: preference, requestedAlgoCount: requestedAlgoCount, heuristicResultsArray: heuristicResultsArray, returnAlgoCount: returnAlgoCount}
 	return callStatus(symCublasLtMatmulAlgoGetHeuristic, unsafe.Pointer(args), &args.ret)
 }
@@ -1394,6 +1429,7 @@ func CublasLtMatmulAlgoGetHeuristicForStream(lightHandle CublasLtHandle_t, opera
 		returnAlgoCount       *int32
 		stream                driver.CUstream
 		ret                   cublas.CublasStatus_t
+		_1                    [4]byte
 	}{lightHandle: lightHandle, operationDesc: operationDesc, Adesc: Adesc, Bdesc: Bdesc, Cdesc: Cdesc, Ddesc: Ddesc, preference: preference, requestedAlgoCount: requestedAlgoCount, heuristicResultsArray: heuristicResultsArray, returnAlgoCount: returnAlgoCount, stream: stream}
 	return callStatus(symCublasLtMatmulAlgoGetHeuristicForStream, unsafe.Pointer(args), &args.ret)
 }
@@ -1447,6 +1483,7 @@ func CublasLtMatmulAlgoGetIds(lightHandle CublasLtHandle_t, computeType cublas.C
 		algoIdsArray       *int32
 		returnAlgoCount    *int32
 		ret                cublas.CublasStatus_t
+		_7                 [4]byte
 	}{lightHandle: lightHandle, computeType: computeType, scaleType: scaleType, Atype: Atype, Btype: Btype, Ctype: Ctype, Dtype: Dtype, requestedAlgoCount: requestedAlgoCount, algoIdsArray: algoIdsArray, returnAlgoCount: returnAlgoCount}
 	return callStatus(symCublasLtMatmulAlgoGetIds, unsafe.Pointer(args), &args.ret)
 }
@@ -1493,6 +1530,7 @@ func CublasLtMatmulAlgoInit(lightHandle CublasLtHandle_t, computeType cublas.Cub
 		_6          [4]byte
 		algo        *CublasLtMatmulAlgo_t
 		ret         cublas.CublasStatus_t
+		_7          [4]byte
 	}{lightHandle: lightHandle, computeType: computeType, scaleType: scaleType, Atype: Atype, Btype: Btype, Ctype: Ctype, Dtype: Dtype, algoId: algoId, algo: algo}
 	return callStatus(symCublasLtMatmulAlgoInit, unsafe.Pointer(args), &args.ret)
 }
@@ -1537,6 +1575,7 @@ func CublasLtMatmulAlgoCheck(lightHandle CublasLtHandle_t, operationDesc CublasL
 		algo          *CublasLtMatmulAlgo_t
 		result        *CublasLtMatmulHeuristicResult_t
 		ret           cublas.CublasStatus_t
+		_0            [4]byte
 	}{lightHandle: lightHandle, operationDesc: operationDesc, Adesc: Adesc, Bdesc: Bdesc, Cdesc: Cdesc, Ddesc: Ddesc, algo: algo, result: result}
 	return callStatus(symCublasLtMatmulAlgoCheck, unsafe.Pointer(args), &args.ret)
 }
@@ -1583,6 +1622,7 @@ func CublasLtMatmulAlgoCheckForStream(lightHandle CublasLtHandle_t, operationDes
 		result        *CublasLtMatmulHeuristicResult_t
 		stream        driver.CUstream
 		ret           cublas.CublasStatus_t
+		_0            [4]byte
 	}{lightHandle: lightHandle, operationDesc: operationDesc, Adesc: Adesc, Bdesc: Bdesc, Cdesc: Cdesc, Ddesc: Ddesc, algo: algo, result: result, stream: stream}
 	return callStatus(symCublasLtMatmulAlgoCheckForStream, unsafe.Pointer(args), &args.ret)
 }
@@ -1619,6 +1659,7 @@ func CublasLtMatmulAlgoCapGetAttribute(algo *CublasLtMatmulAlgo_t, attr CublasLt
 		sizeWritten *uint64
 		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{algo: algo, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
 	return callStatus(symCublasLtMatmulAlgoCapGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1653,6 +1694,7 @@ func CublasLtMatmulAlgoConfigSetAttribute(algo *CublasLtMatmulAlgo_t, attr Cubla
 		sizeInBytes uint64
 		_1          [4]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{algo: algo, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
 	return callStatus(symCublasLtMatmulAlgoConfigSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1686,6 +1728,7 @@ func CublasLtMatmulAlgoConfigGetAttribute(algo *CublasLtMatmulAlgo_t, attr Cubla
 		sizeWritten *uint64
 		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{algo: algo, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
 	return callStatus(symCublasLtMatmulAlgoConfigGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1714,6 +1757,7 @@ func CublasLtLoggerSetCallback(callback CublasLtLoggerCallback_t) error {
 		callback CublasLtLoggerCallback_t
 		_0       [7]uint64
 		ret      cublas.CublasStatus_t
+		_1       [4]byte
 	}{callback: callback}
 	return callStatus(symCublasLtLoggerSetCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -1735,6 +1779,7 @@ func CublasLtLoggerSetFile(file unsafe.Pointer) error {
 		file unsafe.Pointer
 		_0   [7]uint64
 		ret  cublas.CublasStatus_t
+		_1   [4]byte
 	}{file: file}
 	return callStatus(symCublasLtLoggerSetFile, unsafe.Pointer(args), &args.ret)
 }
@@ -1760,6 +1805,7 @@ func CublasLtLoggerOpenFile(logFile *byte) error {
 		logFile *byte
 		_0      [7]uint64
 		ret     cublas.CublasStatus_t
+		_1      [4]byte
 	}{logFile: logFile}
 	return callStatus(symCublasLtLoggerOpenFile, unsafe.Pointer(args), &args.ret)
 }
@@ -1788,6 +1834,7 @@ func CublasLtLoggerSetLevel(level int32) error {
 		_0    [4]byte
 		_1    [7]uint64
 		ret   cublas.CublasStatus_t
+		_2    [4]byte
 	}{level: level}
 	return callStatus(symCublasLtLoggerSetLevel, unsafe.Pointer(args), &args.ret)
 }
@@ -1812,6 +1859,7 @@ func CublasLtLoggerSetMask(mask int32) error {
 		_0   [4]byte
 		_1   [7]uint64
 		ret  cublas.CublasStatus_t
+		_2   [4]byte
 	}{mask: mask}
 	return callStatus(symCublasLtLoggerSetMask, unsafe.Pointer(args), &args.ret)
 }
@@ -1830,6 +1878,7 @@ func CublasLtLoggerForceDisable() error {
 	args := &struct {
 		_0  [8]uint64
 		ret cublas.CublasStatus_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCublasLtLoggerForceDisable, unsafe.Pointer(args), &args.ret)
 }

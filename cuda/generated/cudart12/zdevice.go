@@ -32,6 +32,7 @@ func CudaDeviceReset() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaDeviceReset, unsafe.Pointer(args), &args.ret)
 }
@@ -76,6 +77,7 @@ func CudaDeviceSynchronize() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaDeviceSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -137,6 +139,7 @@ func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 		value uint64
 		_1    [6]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{limit: limit, value: value}
 	return callStatus(symCudaDeviceSetLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -176,6 +179,7 @@ func CudaDeviceGetLimit(pValue *uint64, limit CudaLimit) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{pValue: pValue, limit: limit}
 	return callStatus(symCudaDeviceGetLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -209,6 +213,7 @@ func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *C
 		_0                 [4]byte
 		_1                 [5]uint64
 		ret                CudaError_t
+		_2                 [4]byte
 	}{maxWidthInElements: maxWidthInElements, fmtDesc: fmtDesc, device: device}
 	return callStatus(symCudaDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args), &args.ret)
 }
@@ -238,6 +243,7 @@ func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 		pCacheConfig *CudaFuncCache
 		_0           [7]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pCacheConfig: pCacheConfig}
 	return callStatus(symCudaDeviceGetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -282,6 +288,7 @@ func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *in
 		greatestPriority *int32
 		_0               [6]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
 	return callStatus(symCudaDeviceGetStreamPriorityRange, unsafe.Pointer(args), &args.ret)
 }
@@ -315,6 +322,7 @@ func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 		_0          [4]byte
 		_1          [7]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{cacheConfig: cacheConfig}
 	return callStatus(symCudaDeviceSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -358,6 +366,7 @@ func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 		pciBusId *byte
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{device: device, pciBusId: pciBusId}
 	return callStatus(symCudaDeviceGetByPCIBusId, unsafe.Pointer(args), &args.ret)
 }
@@ -401,6 +410,7 @@ func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 		_1       [4]byte
 		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{pciBusId: pciBusId, len: len, device: device}
 	return callStatus(symCudaDeviceGetPCIBusId, unsafe.Pointer(args), &args.ret)
 }
@@ -443,6 +453,7 @@ func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) erro
 		event  CudaEvent_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{handle: handle, event: event}
 	return callStatus(symCudaIpcGetEventHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -489,6 +500,7 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 		event  *CudaEvent_t
 		handle CudaIpcEventHandle_t
 		ret    CudaError_t
+		_0     [4]byte
 	}{event: event, handle: handle}
 	return callStatus(symCudaIpcOpenEventHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -540,6 +552,7 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 		devPtr unsafe.Pointer
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{handle: handle, devPtr: devPtr}
 	return callStatus(symCudaIpcGetMemHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -593,6 +606,7 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 		flags  uint32
 		_0     [4]byte
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, handle: handle, flags: flags}
 	return callStatus(symCudaIpcOpenMemHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -638,6 +652,7 @@ func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
 		devPtr unsafe.Pointer
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr}
 	return callStatus(symCudaIpcCloseMemHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -682,6 +697,7 @@ func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarge
 		_1     [4]byte
 		_2     [6]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{target: target, scope: scope}
 	return callStatus(symCudaDeviceFlushGPUDirectRDMAWrites, unsafe.Pointer(args), &args.ret)
 }
@@ -731,6 +747,7 @@ func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCal
 		callback     *CudaAsyncCallbackHandle_t
 		_1           [4]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{device: device, callbackFunc: callbackFunc, userData: userData, callback: callback}
 	return callStatus(symCudaDeviceRegisterAsyncNotification, unsafe.Pointer(args), &args.ret)
 }
@@ -764,6 +781,7 @@ func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallb
 		callback CudaAsyncCallbackHandle_t
 		_1       [6]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{device: device, callback: callback}
 	return callStatus(symCudaDeviceUnregisterAsyncNotification, unsafe.Pointer(args), &args.ret)
 }
@@ -800,6 +818,7 @@ func CudaGetDeviceCount(count *int32) error {
 		count *int32
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{count: count}
 	return callStatus(symCudaGetDeviceCount, unsafe.Pointer(args), &args.ret)
 }
@@ -854,6 +873,7 @@ func CudaGetDeviceProperties_v2(prop *CudaDeviceProp, device int32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{prop: prop, device: device}
 	return callStatus(symCudaGetDeviceProperties_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -900,6 +920,7 @@ func CudaDeviceGetAttribute(value *int32, attr CudaDeviceAttr, device int32) err
 		_1     [4]byte
 		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{value: value, attr: attr, device: device}
 	return callStatus(symCudaDeviceGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -946,6 +967,7 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{memPool: memPool, device: device}
 	return callStatus(symCudaDeviceGetDefaultMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -988,6 +1010,7 @@ func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
 		memPool CudaMemPool_t
 		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{device: device, memPool: memPool}
 	return callStatus(symCudaDeviceSetMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -1031,6 +1054,7 @@ func CudaDeviceGetMemPool(memPool *CudaMemPool_t, device int32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{memPool: memPool, device: device}
 	return callStatus(symCudaDeviceGetMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -1070,6 +1094,7 @@ func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device i
 		_1                [4]byte
 		_2                [5]uint64
 		ret               CudaError_t
+		_3                [4]byte
 	}{nvSciSyncAttrList: nvSciSyncAttrList, device: device, flags: flags}
 	return callStatus(symCudaDeviceGetNvSciSyncAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -1112,6 +1137,7 @@ func CudaDeviceGetP2PAttribute(value *int32, attr CudaDeviceP2PAttr, srcDevice i
 		_2        [4]byte
 		_3        [4]uint64
 		ret       CudaError_t
+		_4        [4]byte
 	}{value: value, attr: attr, srcDevice: srcDevice, dstDevice: dstDevice}
 	return callStatus(symCudaDeviceGetP2PAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1144,6 +1170,7 @@ func CudaChooseDevice(device *int32, prop *CudaDeviceProp) error {
 		prop   *CudaDeviceProp
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{device: device, prop: prop}
 	return callStatus(symCudaChooseDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -1189,6 +1216,7 @@ func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 		_2          [4]byte
 		_3          [5]uint64
 		ret         CudaError_t
+		_4          [4]byte
 	}{device: device, deviceFlags: deviceFlags, flags: flags}
 	return callStatus(symCudaInitDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -1234,6 +1262,7 @@ func CudaSetDevice(device int32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{device: device}
 	return callStatus(symCudaSetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -1267,6 +1296,7 @@ func CudaGetDevice(device *int32) error {
 		device *int32
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symCudaGetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -1303,6 +1333,7 @@ func CudaSetValidDevices(device_arr *int32, len int32) error {
 		_0         [4]byte
 		_1         [6]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{device_arr: device_arr, len: len}
 	return callStatus(symCudaSetValidDevices, unsafe.Pointer(args), &args.ret)
 }
@@ -1343,6 +1374,7 @@ func CudaSetDeviceFlags(flags uint32) error {
 		_0    [4]byte
 		_1    [7]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{flags: flags}
 	return callStatus(symCudaSetDeviceFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -1375,6 +1407,7 @@ func CudaGetDeviceFlags(flags *uint32) error {
 		flags *uint32
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{flags: flags}
 	return callStatus(symCudaGetDeviceFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -1394,6 +1427,7 @@ func CudaGetDeviceProperties_v1(prop *CudaDeviceProp, device int32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{prop: prop, device: device}
 	return callStatus(symCudaGetDeviceProperties_v1, unsafe.Pointer(args), &args.ret)
 }

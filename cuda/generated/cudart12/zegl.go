@@ -43,6 +43,7 @@ func CudaGraphicsEGLRegisterImage(pCudaResource *CudaGraphicsResource_t, image u
 		_0            [4]byte
 		_1            [5]uint64
 		ret           CudaError_t
+		_2            [4]byte
 	}{pCudaResource: pCudaResource, image: image, flags: flags}
 	return callStatus(symCudaGraphicsEGLRegisterImage, unsafe.Pointer(args), &args.ret)
 }
@@ -83,6 +84,7 @@ func CudaEGLStreamConsumerConnect(conn *CudaEglStreamConnection, eglStream uintp
 		eglStream uintptr
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{conn: conn, eglStream: eglStream}
 	return callStatus(symCudaEGLStreamConsumerConnect, unsafe.Pointer(args), &args.ret)
 }
@@ -122,6 +124,7 @@ func CudaEGLStreamConsumerConnectWithFlags(conn *CudaEglStreamConnection, eglStr
 		_0        [4]byte
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{conn: conn, eglStream: eglStream, flags: flags}
 	return callStatus(symCudaEGLStreamConsumerConnectWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -157,6 +160,7 @@ func CudaEGLStreamConsumerDisconnect(conn *CudaEglStreamConnection) error {
 		conn *CudaEglStreamConnection
 		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{conn: conn}
 	return callStatus(symCudaEGLStreamConsumerDisconnect, unsafe.Pointer(args), &args.ret)
 }
@@ -210,6 +214,7 @@ func CudaEGLStreamConsumerAcquireFrame(conn *CudaEglStreamConnection, pCudaResou
 		_0            [4]byte
 		_1            [4]uint64
 		ret           CudaError_t
+		_2            [4]byte
 	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream, timeout: timeout}
 	return callStatus(symCudaEGLStreamConsumerAcquireFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -256,6 +261,7 @@ func CudaEGLStreamConsumerReleaseFrame(conn *CudaEglStreamConnection, pCudaResou
 		pStream       *CudaStream_t
 		_0            [5]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream}
 	return callStatus(symCudaEGLStreamConsumerReleaseFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -297,6 +303,7 @@ func CudaEGLStreamProducerConnect(conn *CudaEglStreamConnection, eglStream uintp
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{conn: conn, eglStream: eglStream, width: width, height: height}
 	return callStatus(symCudaEGLStreamProducerConnect, unsafe.Pointer(args), &args.ret)
 }
@@ -333,6 +340,7 @@ func CudaEGLStreamProducerDisconnect(conn *CudaEglStreamConnection) error {
 		conn *CudaEglStreamConnection
 		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{conn: conn}
 	return callStatus(symCudaEGLStreamProducerDisconnect, unsafe.Pointer(args), &args.ret)
 }
@@ -380,6 +388,7 @@ func CudaEGLStreamProducerPresentFrame(conn *CudaEglStreamConnection, eglframe C
 		eglframe CudaEglFrame
 		pStream  *CudaStream_t
 		ret      CudaError_t
+		_0       [4]byte
 	}{conn: conn, eglframe: eglframe, pStream: pStream}
 	return callStatus(symCudaEGLStreamProducerPresentFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -427,6 +436,7 @@ func CudaEGLStreamProducerReturnFrame(conn *CudaEglStreamConnection, eglframe *C
 		pStream  *CudaStream_t
 		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{conn: conn, eglframe: eglframe, pStream: pStream}
 	return callStatus(symCudaEGLStreamProducerReturnFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -474,6 +484,7 @@ func CudaGraphicsResourceGetMappedEglFrame(eglFrame *CudaEglFrame, resource Cuda
 		_1       [4]byte
 		_2       [4]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{eglFrame: eglFrame, resource: resource, index: index, mipLevel: mipLevel}
 	return callStatus(symCudaGraphicsResourceGetMappedEglFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -517,6 +528,7 @@ func CudaEventCreateFromEGLSync(phEvent *CudaEvent_t, eglSync uintptr, flags uin
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{phEvent: phEvent, eglSync: eglSync, flags: flags}
 	return callStatus(symCudaEventCreateFromEGLSync, unsafe.Pointer(args), &args.ret)
 }

@@ -48,6 +48,7 @@ func CudaGetLastError() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaGetLastError, unsafe.Pointer(args), &args.ret)
 }
@@ -86,6 +87,7 @@ func CudaPeekAtLastError() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaPeekAtLastError, unsafe.Pointer(args), &args.ret)
 }

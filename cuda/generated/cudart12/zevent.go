@@ -46,6 +46,7 @@ func CudaEventCreate(event *CudaEvent_t) error {
 		event *CudaEvent_t
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{event: event}
 	return callStatus(symCudaEventCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -99,6 +100,7 @@ func CudaEventCreateWithFlags(event *CudaEvent_t, flags uint32) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{event: event, flags: flags}
 	return callStatus(symCudaEventCreateWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -119,6 +121,7 @@ func CudaEventRecord_ptsz(event CudaEvent_t, stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{event: event, stream: stream}
 	return callStatus(symCudaEventRecord_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -141,6 +144,7 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{event: event, stream: stream, flags: flags}
 	return callStatus(symCudaEventRecordWithFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -201,6 +205,7 @@ func CudaEventQuery(event CudaEvent_t) error {
 		event CudaEvent_t
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{event: event}
 	return callStatus(symCudaEventQuery, unsafe.Pointer(args), &args.ret)
 }
@@ -254,6 +259,7 @@ func CudaEventSynchronize(event CudaEvent_t) error {
 		event CudaEvent_t
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{event: event}
 	return callStatus(symCudaEventSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -300,6 +306,7 @@ func CudaEventDestroy(event CudaEvent_t) error {
 		event CudaEvent_t
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{event: event}
 	return callStatus(symCudaEventDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -359,6 +366,7 @@ func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error
 		end   CudaEvent_t
 		_0    [5]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ms: ms, start: start, end: end}
 	return callStatus(symCudaEventElapsedTime, unsafe.Pointer(args), &args.ret)
 }
@@ -378,6 +386,7 @@ func CudaEventElapsedTime_v2(ms *float32, start CudaEvent_t, end CudaEvent_t) er
 		end   CudaEvent_t
 		_0    [5]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ms: ms, start: start, end: end}
 	return callStatus(symCudaEventElapsedTime_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -437,6 +446,7 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{event: event, stream: stream}
 	return callStatus(symCudaEventRecord, unsafe.Pointer(args), &args.ret)
 }
@@ -492,6 +502,7 @@ func CudaEventRecordWithFlags(event CudaEvent_t, stream CudaStream_t, flags uint
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{event: event, stream: stream, flags: flags}
 	return callStatus(symCudaEventRecordWithFlags, unsafe.Pointer(args), &args.ret)
 }

@@ -54,6 +54,7 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{pGraph: pGraph, flags: flags}
 	return callStatus(symCudaGraphCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -112,6 +113,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pNodeParams     *CudaKernelNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphAddKernelNode, unsafe.Pointer(args), &args.ret)
 }
@@ -153,6 +155,7 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 		pNodeParams *CudaKernelNodeParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -198,6 +201,7 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 		pNodeParams *CudaKernelNodeParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +235,7 @@ func CudaGraphKernelNodeCopyAttributes(hSrc CudaGraphNode_t, hDst CudaGraphNode_
 		hDst CudaGraphNode_t
 		_0   [6]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{hSrc: hSrc, hDst: hDst}
 	return callStatus(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -267,6 +272,7 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 		value_out *CudaLaunchAttributeValue
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hNode: hNode, attr: attr, value_out: value_out}
 	return callStatus(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -310,6 +316,7 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 		value *CudaLaunchAttributeValue
 		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{hNode: hNode, attr: attr, value: value}
 	return callStatus(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -356,6 +363,7 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pCopyParams     *CudaMemcpy3DParms
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pCopyParams: pCopyParams}
 	return callStatus(symCudaGraphAddMemcpyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -411,6 +419,7 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 		kind            CudaMemcpyKind
 		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -466,6 +475,7 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 		kind            CudaMemcpyKind
 		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -517,6 +527,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		kind            CudaMemcpyKind
 		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args), &args.ret)
 }
@@ -554,6 +565,7 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 		pNodeParams *CudaMemcpy3DParms
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -595,6 +607,7 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 		pNodeParams *CudaMemcpy3DParms
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -642,6 +655,7 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 		_0     [4]byte
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -688,6 +702,7 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 		_0     [4]byte
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -728,6 +743,7 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 		_0    [4]byte
 		_1    [3]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{node: node, dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args), &args.ret)
 }
@@ -776,6 +792,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pMemsetParams   *CudaMemsetParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pMemsetParams: pMemsetParams}
 	return callStatus(symCudaGraphAddMemsetNode, unsafe.Pointer(args), &args.ret)
 }
@@ -810,6 +827,7 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 		pNodeParams *CudaMemsetParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -849,6 +867,7 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 		pNodeParams *CudaMemsetParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -904,6 +923,7 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 		pNodeParams     *CudaHostNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphAddHostNode, unsafe.Pointer(args), &args.ret)
 }
@@ -938,6 +958,7 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 		pNodeParams *CudaHostNodeParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphHostNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -979,6 +1000,7 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 		pNodeParams *CudaHostNodeParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1032,6 +1054,7 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 		childGraph      CudaGraph_t
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, childGraph: childGraph}
 	return callStatus(symCudaGraphAddChildGraphNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1070,6 +1093,7 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 		pGraph *CudaGraph_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{node: node, pGraph: pGraph}
 	return callStatus(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -1116,6 +1140,7 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 		numDependencies uint64
 		_0              [4]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies}
 	return callStatus(symCudaGraphAddEmptyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1169,6 +1194,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 		event           CudaEvent_t
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
 	return callStatus(symCudaGraphAddEventRecordNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1204,6 +1230,7 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 		event_out *CudaEvent_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{node: node, event_out: event_out}
 	return callStatus(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1244,6 +1271,7 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 		event CudaEvent_t
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, event: event}
 	return callStatus(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1294,6 +1322,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 		event           CudaEvent_t
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
 	return callStatus(symCudaGraphAddEventWaitNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1329,6 +1358,7 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 		event_out *CudaEvent_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{node: node, event_out: event_out}
 	return callStatus(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1367,6 +1397,7 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 		event CudaEvent_t
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, event: event}
 	return callStatus(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1422,6 +1453,7 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 		nodeParams      *CudaExternalSemaphoreSignalNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1458,6 +1490,7 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 		params_out *CudaExternalSemaphoreSignalNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
 	return callStatus(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1497,6 +1530,7 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1552,6 +1586,7 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 		nodeParams      *CudaExternalSemaphoreWaitNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1585,6 +1620,7 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 		params_out *CudaExternalSemaphoreWaitNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
 	return callStatus(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1623,6 +1659,7 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1690,6 +1727,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		nodeParams      *CudaMemAllocNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddMemAllocNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1727,6 +1765,7 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 		params_out *CudaMemAllocNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, params_out: params_out}
 	return callStatus(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1781,6 +1820,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 		dptr            unsafe.Pointer
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dptr: dptr}
 	return callStatus(symCudaGraphAddMemFreeNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1816,6 +1856,7 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 		dptr_out unsafe.Pointer
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{node: node, dptr_out: dptr_out}
 	return callStatus(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1864,6 +1905,7 @@ func CudaDeviceGraphMemTrim(device int32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{device: device}
 	return callStatus(symCudaDeviceGraphMemTrim, unsafe.Pointer(args), &args.ret)
 }
@@ -1910,6 +1952,7 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 		value  unsafe.Pointer
 		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
 	return callStatus(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1954,6 +1997,7 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 		value  unsafe.Pointer
 		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
 	return callStatus(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -2003,6 +2047,7 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 		originalGraph CudaGraph_t
 		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{pGraphClone: pGraphClone, originalGraph: originalGraph}
 	return callStatus(symCudaGraphClone, unsafe.Pointer(args), &args.ret)
 }
@@ -2045,6 +2090,7 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 		clonedGraph  CudaGraph_t
 		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pNode: pNode, originalNode: originalNode, clonedGraph: clonedGraph}
 	return callStatus(symCudaGraphNodeFindInClone, unsafe.Pointer(args), &args.ret)
 }
@@ -2086,6 +2132,7 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 		pType *CudaGraphNodeType
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, pType: pType}
 	return callStatus(symCudaGraphNodeGetType, unsafe.Pointer(args), &args.ret)
 }
@@ -2129,6 +2176,7 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 		numNodes *uint64
 		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, nodes: nodes, numNodes: numNodes}
 	return callStatus(symCudaGraphGetNodes, unsafe.Pointer(args), &args.ret)
 }
@@ -2166,6 +2214,7 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 		pNumRootNodes *uint64
 		_0            [5]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{graph: graph, pRootNodes: pRootNodes, pNumRootNodes: pNumRootNodes}
 	return callStatus(symCudaGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
@@ -2214,6 +2263,7 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 		numEdges *uint64
 		_0       [4]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, from: from, to: to, numEdges: numEdges}
 	return callStatus(symCudaGraphGetEdges, unsafe.Pointer(args), &args.ret)
 }
@@ -2240,6 +2290,7 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 		numEdges *uint64
 		_0       [3]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
 	return callStatus(symCudaGraphGetEdges_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2283,6 +2334,7 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 		pNumDependencies *uint64
 		_0               [5]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{node: node, pDependencies: pDependencies, pNumDependencies: pNumDependencies}
 	return callStatus(symCudaGraphNodeGetDependencies, unsafe.Pointer(args), &args.ret)
 }
@@ -2307,6 +2359,7 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 		pNumDependencies *uint64
 		_0               [4]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{node: node, pDependencies: pDependencies, edgeData: edgeData, pNumDependencies: pNumDependencies}
 	return callStatus(symCudaGraphNodeGetDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2346,6 +2399,7 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 		pNumDependentNodes *uint64
 		_0                 [5]uint64
 		ret                CudaError_t
+		_1                 [4]byte
 	}{node: node, pDependentNodes: pDependentNodes, pNumDependentNodes: pNumDependentNodes}
 	return callStatus(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args), &args.ret)
 }
@@ -2370,6 +2424,7 @@ func CudaGraphNodeGetDependentNodes_v2(node CudaGraphNode_t, pDependentNodes *Cu
 		pNumDependentNodes *uint64
 		_0                 [4]uint64
 		ret                CudaError_t
+		_1                 [4]byte
 	}{node: node, pDependentNodes: pDependentNodes, edgeData: edgeData, pNumDependentNodes: pNumDependentNodes}
 	return callStatus(symCudaGraphNodeGetDependentNodes_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2415,6 +2470,7 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 		numDependencies uint64
 		_0              [4]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, numDependencies: numDependencies}
 	return callStatus(symCudaGraphAddDependencies, unsafe.Pointer(args), &args.ret)
 }
@@ -2441,6 +2497,7 @@ func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		numDependencies uint64
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	return callStatus(symCudaGraphAddDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2486,6 +2543,7 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		numDependencies uint64
 		_0              [4]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, numDependencies: numDependencies}
 	return callStatus(symCudaGraphRemoveDependencies, unsafe.Pointer(args), &args.ret)
 }
@@ -2511,6 +2569,7 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 		numDependencies uint64
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	return callStatus(symCudaGraphRemoveDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2554,6 +2613,7 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 		node CudaGraphNode_t
 		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{node: node}
 	return callStatus(symCudaGraphDestroyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -2638,6 +2698,7 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 		flags      uint64
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
 	return callStatus(symCudaGraphInstantiate, unsafe.Pointer(args), &args.ret)
 }
@@ -2722,6 +2783,7 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 		flags      uint64
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
 	return callStatus(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -2744,6 +2806,7 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 		instantiateParams *CudaGraphInstantiateParams
 		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
 	return callStatus(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2786,6 +2849,7 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 		flags     *uint64
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, flags: flags}
 	return callStatus(symCudaGraphExecGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -2841,6 +2905,7 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		pNodeParams *CudaKernelNodeParams
 		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -2890,6 +2955,7 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		pNodeParams *CudaMemcpy3DParms
 		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -2946,6 +3012,7 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 		_0         [4]byte
 		_1         [1]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -3003,6 +3070,7 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 		_0         [4]byte
 		_1         [1]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -3058,6 +3126,7 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 		_0         [4]byte
 		_1         [2]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args), &args.ret)
 }
@@ -3104,6 +3173,7 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		pNodeParams *CudaMemsetParams
 		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3155,6 +3225,7 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 		pNodeParams *CudaHostNodeParams
 		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3207,6 +3278,7 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 		childGraph CudaGraph_t
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, node: node, childGraph: childGraph}
 	return callStatus(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3257,6 +3329,7 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 		event      CudaEvent_t
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	return callStatus(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -3306,6 +3379,7 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 		event      CudaEvent_t
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	return callStatus(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -3358,6 +3432,7 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3409,6 +3484,7 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3457,6 +3533,7 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		_0         [4]byte
 		_1         [5]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	return callStatus(symCudaGraphNodeSetEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -3494,6 +3571,7 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		isEnabled  *uint32
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	return callStatus(symCudaGraphNodeGetEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -3578,6 +3656,7 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 		resultInfo *CudaGraphExecUpdateResultInfo
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
 	return callStatus(symCudaGraphExecUpdate, unsafe.Pointer(args), &args.ret)
 }
@@ -3598,6 +3677,7 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 		stream    CudaStream_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
 	return callStatus(symCudaGraphUpload_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -3617,6 +3697,7 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 		stream    CudaStream_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
 	return callStatus(symCudaGraphLaunch_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -3669,6 +3750,7 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 		graphExec CudaGraphExec_t
 		_0        [7]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec}
 	return callStatus(symCudaGraphExecDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -3719,6 +3801,7 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 		graph CudaGraph_t
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{graph: graph}
 	return callStatus(symCudaGraphDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -3764,6 +3847,7 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags CudaGraphDebugD
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{graph: graph, path: path, flags: flags}
 	return callStatus(symCudaGraphDebugDotPrint, unsafe.Pointer(args), &args.ret)
 }
@@ -3827,6 +3911,7 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 		_1              [4]byte
 		_2              [3]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
 	return callStatus(symCudaUserObjectCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -3864,6 +3949,7 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{object: object, count: count}
 	return callStatus(symCudaUserObjectRetain, unsafe.Pointer(args), &args.ret)
 }
@@ -3906,6 +3992,7 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{object: object, count: count}
 	return callStatus(symCudaUserObjectRelease, unsafe.Pointer(args), &args.ret)
 }
@@ -3957,6 +4044,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{graph: graph, object: object, count: count, flags: flags}
 	return callStatus(symCudaGraphRetainUserObject, unsafe.Pointer(args), &args.ret)
 }
@@ -3999,6 +4087,7 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{graph: graph, object: object, count: count}
 	return callStatus(symCudaGraphReleaseUserObject, unsafe.Pointer(args), &args.ret)
 }
@@ -4076,6 +4165,7 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 		nodeParams      *CudaGraphNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddNode, unsafe.Pointer(args), &args.ret)
 }
@@ -4103,6 +4193,7 @@ func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepend
 		nodeParams      *CudaGraphNodeParams
 		_0              [2]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddNode_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4149,6 +4240,7 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 		nodeParams *CudaGraphNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, nodeParams: nodeParams}
 	return callStatus(symCudaGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4218,6 +4310,7 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 		nodeParams *CudaGraphNodeParams
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{graphExec: graphExec, node: node, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExecNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4277,6 +4370,7 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 		_1                 [4]byte
 		_2                 [4]uint64
 		ret                CudaError_t
+		_3                 [4]byte
 	}{pHandle_out: pHandle_out, graph: graph, defaultLaunchValue: defaultLaunchValue, flags: flags}
 	return callStatus(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -4339,6 +4433,7 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 		instantiateParams *CudaGraphInstantiateParams
 		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
 	return callStatus(symCudaGraphInstantiateWithParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4399,6 +4494,7 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 		stream    CudaStream_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
 	return callStatus(symCudaGraphUpload, unsafe.Pointer(args), &args.ret)
 }
@@ -4469,6 +4565,7 @@ func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 		stream    CudaStream_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
 	return callStatus(symCudaGraphLaunch, unsafe.Pointer(args), &args.ret)
 }

@@ -64,6 +64,7 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, size: size, flags: flags}
 	return callStatus(symCudaMallocManaged, unsafe.Pointer(args), &args.ret)
 }
@@ -124,6 +125,7 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 		size   uint64
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, size: size}
 	return callStatus(symCudaMalloc, unsafe.Pointer(args), &args.ret)
 }
@@ -179,6 +181,7 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 		size uint64
 		_0   [6]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{ptr: ptr, size: size}
 	return callStatus(symCudaMallocHost, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +234,7 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 		height uint64
 		_0     [4]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, pitch: pitch, width: width, height: height}
 	return callStatus(symCudaMallocPitch, unsafe.Pointer(args), &args.ret)
 }
@@ -277,6 +281,7 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{array: array, desc: desc, width: width, height: height, flags: flags}
 	return callStatus(symCudaMallocArray, unsafe.Pointer(args), &args.ret)
 }
@@ -332,6 +337,7 @@ func CudaFree(devPtr unsafe.Pointer) error {
 		devPtr unsafe.Pointer
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr}
 	return callStatus(symCudaFree, unsafe.Pointer(args), &args.ret)
 }
@@ -378,6 +384,7 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 		ptr unsafe.Pointer
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ptr: ptr}
 	return callStatus(symCudaFreeHost, unsafe.Pointer(args), &args.ret)
 }
@@ -420,6 +427,7 @@ func CudaFreeArray(array CudaArray_t) error {
 		array CudaArray_t
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{array: array}
 	return callStatus(symCudaFreeArray, unsafe.Pointer(args), &args.ret)
 }
@@ -454,6 +462,7 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 		mipmappedArray CudaMipmappedArray_t
 		_0             [7]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{mipmappedArray: mipmappedArray}
 	return callStatus(symCudaFreeMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -510,6 +519,7 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{pHost: pHost, size: size, flags: flags}
 	return callStatus(symCudaHostAlloc, unsafe.Pointer(args), &args.ret)
 }
@@ -580,6 +590,7 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{ptr: ptr, size: size, flags: flags}
 	return callStatus(symCudaHostRegister, unsafe.Pointer(args), &args.ret)
 }
@@ -623,6 +634,7 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 		ptr unsafe.Pointer
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ptr: ptr}
 	return callStatus(symCudaHostUnregister, unsafe.Pointer(args), &args.ret)
 }
@@ -671,6 +683,7 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{pDevice: pDevice, pHost: pHost, flags: flags}
 	return callStatus(symCudaHostGetDevicePointer, unsafe.Pointer(args), &args.ret)
 }
@@ -707,6 +720,7 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 		pHost  unsafe.Pointer
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{pFlags: pFlags, pHost: pHost}
 	return callStatus(symCudaHostGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -753,6 +767,7 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 		extent        CudaExtent
 		_0            [4]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, extent: extent}
 	return callStatus(symCudaMalloc3D, unsafe.Pointer(args), &args.ret)
 }
@@ -795,6 +810,7 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 		_0     [4]byte
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{array: array, desc: desc, extent: extent, flags: flags}
 	return callStatus(symCudaMalloc3DArray, unsafe.Pointer(args), &args.ret)
 }
@@ -838,6 +854,7 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 		_1             [4]byte
 		_2             [1]uint64
 		ret            CudaError_t
+		_3             [4]byte
 	}{mipmappedArray: mipmappedArray, desc: desc, extent: extent, numLevels: numLevels, flags: flags}
 	return callStatus(symCudaMallocMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -879,6 +896,7 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 		_0             [4]byte
 		_1             [5]uint64
 		ret            CudaError_t
+		_2             [4]byte
 	}{levelArray: levelArray, mipmappedArray: mipmappedArray, level: level}
 	return callStatus(symCudaGetMipmappedArrayLevel, unsafe.Pointer(args), &args.ret)
 }
@@ -898,6 +916,7 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 		p   *CudaMemcpy3DParms
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCudaMemcpy3D_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -916,6 +935,7 @@ func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 		p   *CudaMemcpy3DPeerParms
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -935,6 +955,7 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
 	return callStatus(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -954,6 +975,7 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
 	return callStatus(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1002,6 +1024,7 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 		total *uint64
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{free: free, total: total}
 	return callStatus(symCudaMemGetInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1041,6 +1064,7 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 		array  CudaArray_t
 		_0     [4]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{desc: desc, extent: extent, flags: flags, array: array}
 	return callStatus(symCudaArrayGetInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1077,6 +1101,7 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 		_0          [4]byte
 		_1          [5]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
 	return callStatus(symCudaArrayGetPlane, unsafe.Pointer(args), &args.ret)
 }
@@ -1112,6 +1137,7 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 		_0                 [4]byte
 		_1                 [5]uint64
 		ret                CudaError_t
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
 	return callStatus(symCudaArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
@@ -1145,6 +1171,7 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 		_0                 [4]byte
 		_1                 [5]uint64
 		ret                CudaError_t
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
 	return callStatus(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
@@ -1177,6 +1204,7 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 		array            CudaArray_t
 		_0               [6]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, array: array}
 	return callStatus(symCudaArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
@@ -1209,6 +1237,7 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 		mipmap           CudaMipmappedArray_t
 		_0               [6]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
 	return callStatus(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
@@ -1232,6 +1261,7 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		_0    [4]byte
 		_1    [4]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaMemcpy_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1289,6 +1319,7 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 		count     uint64
 		_2        [3]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count}
 	return callStatus(symCudaMemcpyPeer, unsafe.Pointer(args), &args.ret)
 }
@@ -1315,6 +1346,7 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		_0     [4]byte
 		_1     [1]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2D_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1340,6 +1372,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		kind    CudaMemcpyKind
 		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1365,6 +1398,7 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		kind    CudaMemcpyKind
 		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1392,6 +1426,7 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 		kind       CudaMemcpyKind
 		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1416,6 +1451,7 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1440,6 +1476,7 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1463,6 +1500,7 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 		stream CudaStream_t
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1520,6 +1558,7 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 		stream    CudaStream_t
 		_2        [2]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count, stream: stream}
 	return callStatus(symCudaMemcpyPeerAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1546,6 +1585,7 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 		failIdx   *uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, stream: stream}
 	return callStatus(symCudaMemcpyBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1569,6 +1609,7 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fai
 		stream  CudaStream_t
 		_0      [3]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, stream: stream}
 	return callStatus(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1594,6 +1635,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 		_0     [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
+		_1     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1621,6 +1663,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DToArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1648,6 +1691,7 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DFromArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1673,6 +1717,7 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1698,6 +1743,7 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1719,6 +1765,7 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 		count  uint64
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count}
 	return callStatus(symCudaMemset_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1742,6 +1789,7 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		height uint64
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
 	return callStatus(symCudaMemset2D_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1762,6 +1810,7 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 		_0            [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
 	return callStatus(symCudaMemset3D_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1784,6 +1833,7 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 		stream CudaStream_t
 		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
 	return callStatus(symCudaMemsetAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1808,6 +1858,7 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
 	return callStatus(symCudaMemset2DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1829,6 +1880,7 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
 	return callStatus(symCudaMemset3DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1865,6 +1917,7 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 		symbol unsafe.Pointer
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, symbol: symbol}
 	return callStatus(symCudaGetSymbolAddress, unsafe.Pointer(args), &args.ret)
 }
@@ -1899,6 +1952,7 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 		symbol unsafe.Pointer
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{size: size, symbol: symbol}
 	return callStatus(symCudaGetSymbolSize, unsafe.Pointer(args), &args.ret)
 }
@@ -1922,6 +1976,7 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, dstDevice in
 		stream    CudaStream_t
 		_1        [4]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, stream: stream}
 	return callStatus(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1946,6 +2001,7 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 		stream   CudaStream_t
 		_1       [3]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
 	return callStatus(symCudaMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2013,6 +2069,7 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, device: device}
 	return callStatus(symCudaMemAdvise, unsafe.Pointer(args), &args.ret)
 }
@@ -2038,6 +2095,7 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 		location CudaMemLocation
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
 	return callStatus(symCudaMemAdvise_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2085,6 +2143,7 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 		count     uint64
 		_1        [3]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
 	return callStatus(symCudaMemRangeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -2126,6 +2185,7 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 		count         uint64
 		_0            [2]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
 	return callStatus(symCudaMemRangeGetAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -2190,6 +2250,7 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 		_0    [4]byte
 		_1    [4]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaMemcpy, unsafe.Pointer(args), &args.ret)
 }
@@ -2244,6 +2305,7 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaMemcpyToSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -2298,6 +2360,7 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaMemcpyFromSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -2354,6 +2417,7 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 		_0     [4]byte
 		_1     [1]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2D, unsafe.Pointer(args), &args.ret)
 }
@@ -2410,6 +2474,7 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 		kind    CudaMemcpyKind
 		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DToArray, unsafe.Pointer(args), &args.ret)
 }
@@ -2466,6 +2531,7 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 		kind    CudaMemcpyKind
 		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DFromArray, unsafe.Pointer(args), &args.ret)
 }
@@ -2522,6 +2588,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 		kind       CudaMemcpyKind
 		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DArrayToArray, unsafe.Pointer(args), &args.ret)
 }
@@ -2577,6 +2644,7 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 		p   *CudaMemcpy3DParms
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCudaMemcpy3D, unsafe.Pointer(args), &args.ret)
 }
@@ -2621,6 +2689,7 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 		p   *CudaMemcpy3DPeerParms
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCudaMemcpy3DPeer, unsafe.Pointer(args), &args.ret)
 }
@@ -2685,6 +2754,7 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 		failIdx   *uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, stream: stream}
 	return callStatus(symCudaMemcpyBatchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -2731,6 +2801,7 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 		stream  CudaStream_t
 		_0      [3]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, stream: stream}
 	return callStatus(symCudaMemcpy3DBatchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -2780,6 +2851,7 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 		count  uint64
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count}
 	return callStatus(symCudaMemset, unsafe.Pointer(args), &args.ret)
 }
@@ -2828,6 +2900,7 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 		height uint64
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
 	return callStatus(symCudaMemset2D, unsafe.Pointer(args), &args.ret)
 }
@@ -2867,6 +2940,7 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 		_0            [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
 	return callStatus(symCudaMemset3D, unsafe.Pointer(args), &args.ret)
 }
@@ -2934,6 +3008,7 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		stream CudaStream_t
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -2991,6 +3066,7 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyToSymbolAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3048,6 +3124,7 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3104,6 +3181,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		_0     [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
+		_1     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3163,6 +3241,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DToArrayAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3222,6 +3301,7 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DFromArrayAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3273,6 +3353,7 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
 	return callStatus(symCudaMemcpy3DAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3318,6 +3399,7 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
 	return callStatus(symCudaMemcpy3DPeerAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3370,6 +3452,7 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 		stream CudaStream_t
 		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
 	return callStatus(symCudaMemsetAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3424,6 +3507,7 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
 	return callStatus(symCudaMemset2DAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3465,6 +3549,7 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
 	return callStatus(symCudaMemset3DAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3523,6 +3608,7 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, 
 		stream    CudaStream_t
 		_1        [4]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, stream: stream}
 	return callStatus(symCudaMemPrefetchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3551,6 +3637,7 @@ func CudaMemPrefetchAsync_v2(devPtr unsafe.Pointer, count uint64, location CudaM
 		stream   CudaStream_t
 		_1       [3]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
 	return callStatus(symCudaMemPrefetchAsync_v2, unsafe.Pointer(args), &args.ret)
 }

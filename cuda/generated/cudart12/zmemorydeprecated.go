@@ -26,6 +26,7 @@ func CudaMemcpyToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 		_0      [4]byte
 		_1      [2]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind}
 	return callStatus(symCudaMemcpyToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -52,6 +53,7 @@ func CudaMemcpyFromArray_ptds(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 		_0      [4]byte
 		_1      [2]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind}
 	return callStatus(symCudaMemcpyFromArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -79,6 +81,7 @@ func CudaMemcpyArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst 
 		kind       CudaMemcpyKind
 		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, count: count, kind: kind}
 	return callStatus(symCudaMemcpyArrayToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -107,6 +110,7 @@ func CudaMemcpyToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64
 		stream  CudaStream_t
 		_1      [1]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyToArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -135,6 +139,7 @@ func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wO
 		stream  CudaStream_t
 		_1      [1]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyFromArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -193,6 +198,7 @@ func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsa
 		_0      [4]byte
 		_1      [2]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind}
 	return callStatus(symCudaMemcpyToArray, unsafe.Pointer(args), &args.ret)
 }
@@ -250,6 +256,7 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 		_0      [4]byte
 		_1      [2]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind}
 	return callStatus(symCudaMemcpyFromArray, unsafe.Pointer(args), &args.ret)
 }
@@ -308,6 +315,7 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 		kind       CudaMemcpyKind
 		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, count: count, kind: kind}
 	return callStatus(symCudaMemcpyArrayToArray, unsafe.Pointer(args), &args.ret)
 }
@@ -371,6 +379,7 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 		stream  CudaStream_t
 		_1      [1]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyToArrayAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -431,6 +440,7 @@ func CudaMemcpyFromArrayAsync(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 		stream  CudaStream_t
 		_1      [1]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyFromArrayAsync, unsafe.Pointer(args), &args.ret)
 }

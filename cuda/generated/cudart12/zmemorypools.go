@@ -21,6 +21,7 @@ func CudaMallocAsync_ptsz(devPtr *unsafe.Pointer, size uint64, hStream CudaStrea
 		hStream CudaStream_t
 		_0      [5]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{devPtr: devPtr, size: size, hStream: hStream}
 	return callStatus(symCudaMallocAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -40,6 +41,7 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 		hStream CudaStream_t
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{devPtr: devPtr, hStream: hStream}
 	return callStatus(symCudaFreeAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -84,6 +86,7 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 		minBytesToKeep uint64
 		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{memPool: memPool, minBytesToKeep: minBytesToKeep}
 	return callStatus(symCudaMemPoolTrimTo, unsafe.Pointer(args), &args.ret)
 }
@@ -128,6 +131,7 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 		value   unsafe.Pointer
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{memPool: memPool, attr: attr, value: value}
 	return callStatus(symCudaMemPoolSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -171,6 +175,7 @@ func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 		value   unsafe.Pointer
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{memPool: memPool, attr: attr, value: value}
 	return callStatus(symCudaMemPoolGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -217,6 +222,7 @@ func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, co
 		count    uint64
 		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{memPool: memPool, descList: descList, count: count}
 	return callStatus(symCudaMemPoolSetAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -252,6 +258,7 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 		location *CudaMemLocation
 		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{flags: flags, memPool: memPool, location: location}
 	return callStatus(symCudaMemPoolGetAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -307,6 +314,7 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 		poolProps *CudaMemPoolProps
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{memPool: memPool, poolProps: poolProps}
 	return callStatus(symCudaMemPoolCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -346,6 +354,7 @@ func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
 		memPool CudaMemPool_t
 		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{memPool: memPool}
 	return callStatus(symCudaMemPoolDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -367,6 +376,7 @@ func CudaMallocFromPoolAsync_ptsz(ptr *unsafe.Pointer, size uint64, memPool Cuda
 		stream  CudaStream_t
 		_0      [4]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{ptr: ptr, size: size, memPool: memPool, stream: stream}
 	return callStatus(symCudaMallocFromPoolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -416,6 +426,7 @@ func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool 
 		_1              [4]byte
 		_2              [4]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{shareableHandle: shareableHandle, memPool: memPool, handleType: handleType, flags: flags}
 	return callStatus(symCudaMemPoolExportToShareableHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -466,6 +477,7 @@ func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandl
 		_1              [4]byte
 		_2              [4]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{memPool: memPool, shareableHandle: shareableHandle, handleType: handleType, flags: flags}
 	return callStatus(symCudaMemPoolImportFromShareableHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -505,6 +517,7 @@ func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.P
 		ptr        unsafe.Pointer
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{exportData: exportData, ptr: ptr}
 	return callStatus(symCudaMemPoolExportPointer, unsafe.Pointer(args), &args.ret)
 }
@@ -547,6 +560,7 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 		exportData *CudaMemPoolPtrExportData
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{ptr: ptr, memPool: memPool, exportData: exportData}
 	return callStatus(symCudaMemPoolImportPointer, unsafe.Pointer(args), &args.ret)
 }
@@ -612,6 +626,7 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 		hStream CudaStream_t
 		_0      [5]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{devPtr: devPtr, size: size, hStream: hStream}
 	return callStatus(symCudaMallocAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -663,6 +678,7 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 		hStream CudaStream_t
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{devPtr: devPtr, hStream: hStream}
 	return callStatus(symCudaFreeAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -714,6 +730,7 @@ func CudaMallocFromPoolAsync(ptr *unsafe.Pointer, size uint64, memPool CudaMemPo
 		stream  CudaStream_t
 		_0      [4]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{ptr: ptr, size: size, memPool: memPool, stream: stream}
 	return callStatus(symCudaMallocFromPoolAsync, unsafe.Pointer(args), &args.ret)
 }

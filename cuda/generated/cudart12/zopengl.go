@@ -48,6 +48,7 @@ func CudaGLGetDevices(pCudaDeviceCount *uint32, pCudaDevices *int32, cudaDeviceC
 		_1               [4]byte
 		_2               [4]uint64
 		ret              CudaError_t
+		_3               [4]byte
 	}{pCudaDeviceCount: pCudaDeviceCount, pCudaDevices: pCudaDevices, cudaDeviceCount: cudaDeviceCount, deviceList: deviceList}
 	return callStatus(symCudaGLGetDevices, unsafe.Pointer(args), &args.ret)
 }
@@ -101,6 +102,7 @@ func CudaGraphicsGLRegisterImage(resource *CudaGraphicsResource_t, image uint32,
 		_2       [4]byte
 		_3       [4]uint64
 		ret      CudaError_t
+		_4       [4]byte
 	}{resource: resource, image: image, target: target, flags: flags}
 	return callStatus(symCudaGraphicsGLRegisterImage, unsafe.Pointer(args), &args.ret)
 }
@@ -151,6 +153,7 @@ func CudaGraphicsGLRegisterBuffer(resource *CudaGraphicsResource_t, buffer uint3
 		_1       [4]byte
 		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{resource: resource, buffer: buffer, flags: flags}
 	return callStatus(symCudaGraphicsGLRegisterBuffer, unsafe.Pointer(args), &args.ret)
 }

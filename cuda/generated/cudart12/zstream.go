@@ -48,6 +48,7 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 		pStream *CudaStream_t
 		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{pStream: pStream}
 	return callStatus(symCudaStreamCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -113,6 +114,7 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{pStream: pStream, flags: flags}
 	return callStatus(symCudaStreamCreateWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -177,6 +179,7 @@ func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority 
 		_1       [4]byte
 		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{pStream: pStream, flags: flags, priority: priority}
 	return callStatus(symCudaStreamCreateWithPriority, unsafe.Pointer(args), &args.ret)
 }
@@ -196,6 +199,7 @@ func CudaStreamGetPriority_ptsz(hStream CudaStream_t, priority *int32) error {
 		priority *int32
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
 	return callStatus(symCudaStreamGetPriority_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -216,6 +220,7 @@ func CudaStreamGetFlags_ptsz(hStream CudaStream_t, flags *uint32) error {
 		flags   *uint32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
 	return callStatus(symCudaStreamGetFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -235,6 +240,7 @@ func CudaStreamGetId_ptsz(hStream CudaStream_t, streamId *uint64) error {
 		streamId *uint64
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
 	return callStatus(symCudaStreamGetId_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -254,6 +260,7 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 		device  *int32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, device: device}
 	return callStatus(symCudaStreamGetDevice_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -285,6 +292,7 @@ func CudaCtxResetPersistingL2Cache() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaCtxResetPersistingL2Cache, unsafe.Pointer(args), &args.ret)
 }
@@ -304,6 +312,7 @@ func CudaStreamCopyAttributes_ptsz(dst CudaStream_t, src CudaStream_t) error {
 		src CudaStream_t
 		_0  [6]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{dst: dst, src: src}
 	return callStatus(symCudaStreamCopyAttributes_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -325,6 +334,7 @@ func CudaStreamGetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 		value_out *CudaLaunchAttributeValue
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	return callStatus(symCudaStreamGetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -346,6 +356,7 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 		value   *CudaLaunchAttributeValue
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
 	return callStatus(symCudaStreamSetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -405,6 +416,7 @@ func CudaStreamDestroy(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -427,6 +439,7 @@ func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, event: event, flags: flags}
 	return callStatus(symCudaStreamWaitEvent_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -453,6 +466,7 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
 	return callStatus(symCudaStreamAddCallback_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -472,6 +486,7 @@ func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamSynchronize_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -490,6 +505,7 @@ func CudaStreamQuery_ptsz(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamQuery_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -513,6 +529,7 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
 	return callStatus(symCudaStreamAttachMemAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -534,6 +551,7 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, mode: mode}
 	return callStatus(symCudaStreamBeginCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -558,6 +576,7 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 		_0              [4]byte
 		_1              [2]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	return callStatus(symCudaStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -624,6 +643,7 @@ func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 		mode *CudaStreamCaptureMode
 		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{mode: mode}
 	return callStatus(symCudaThreadExchangeStreamCaptureMode, unsafe.Pointer(args), &args.ret)
 }
@@ -643,6 +663,7 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 		pGraph *CudaGraph_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream, pGraph: pGraph}
 	return callStatus(symCudaStreamEndCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -663,6 +684,7 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 		pCaptureStatus *CudaStreamCaptureStatus
 		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
 	return callStatus(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -687,6 +709,7 @@ func CudaStreamGetCaptureInfo_v2_ptsz(stream CudaStream_t, captureStatus_out *Cu
 		numDependencies_out *uint64
 		_0                  [2]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCudaStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -712,6 +735,7 @@ func CudaStreamGetCaptureInfo_v3_ptsz(stream CudaStream_t, captureStatus_out *Cu
 		numDependencies_out *uint64
 		_0                  [1]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCudaStreamGetCaptureInfo_v3_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -735,6 +759,7 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 		_0              [4]byte
 		_1              [4]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCudaStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -759,6 +784,7 @@ func CudaStreamUpdateCaptureDependencies_v2_ptsz(stream CudaStream_t, dependenci
 		_0              [4]byte
 		_1              [3]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCudaStreamUpdateCaptureDependencies_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -817,6 +843,7 @@ func CudaStreamQuery(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamQuery, unsafe.Pointer(args), &args.ret)
 }
@@ -866,6 +893,7 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 		device  *int32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, device: device}
 	return callStatus(symCudaStreamGetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -916,6 +944,7 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 		flags   *uint32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
 	return callStatus(symCudaStreamGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -967,6 +996,7 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 		streamId *uint64
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
 	return callStatus(symCudaStreamGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -1016,6 +1046,7 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 		priority *int32
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
 	return callStatus(symCudaStreamGetPriority, unsafe.Pointer(args), &args.ret)
 }
@@ -1085,6 +1116,7 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, event: event, flags: flags}
 	return callStatus(symCudaStreamWaitEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1172,6 +1204,7 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
 	return callStatus(symCudaStreamAddCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -1244,6 +1277,7 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
 	return callStatus(symCudaStreamAttachMemAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1304,6 +1338,7 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -1368,6 +1403,7 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, mode: mode}
 	return callStatus(symCudaStreamBeginCapture, unsafe.Pointer(args), &args.ret)
 }
@@ -1428,6 +1464,7 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 		_0              [4]byte
 		_1              [2]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	return callStatus(symCudaStreamBeginCaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -1485,6 +1522,7 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 		pGraph *CudaGraph_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream, pGraph: pGraph}
 	return callStatus(symCudaStreamEndCapture, unsafe.Pointer(args), &args.ret)
 }
@@ -1531,6 +1569,7 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 		pCaptureStatus *CudaStreamCaptureStatus
 		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
 	return callStatus(symCudaStreamIsCapturing, unsafe.Pointer(args), &args.ret)
 }
@@ -1551,6 +1590,7 @@ func CudaStreamGetCaptureInfo_v1(stream CudaStream_t, captureStatus_out *CudaStr
 		id_out            *uint64
 		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out}
 	return callStatus(symCudaStreamGetCaptureInfo_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -1572,6 +1612,7 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 		id_out            *uint64
 		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out}
 	return callStatus(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1650,6 +1691,7 @@ func CudaStreamGetCaptureInfo_v2(stream CudaStream_t, captureStatus_out *CudaStr
 		numDependencies_out *uint64
 		_0                  [2]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCudaStreamGetCaptureInfo_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1678,6 +1720,7 @@ func CudaStreamGetCaptureInfo_v3(stream CudaStream_t, captureStatus_out *CudaStr
 		numDependencies_out *uint64
 		_0                  [1]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCudaStreamGetCaptureInfo_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -1727,6 +1770,7 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 		_0              [4]byte
 		_1              [4]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCudaStreamUpdateCaptureDependencies, unsafe.Pointer(args), &args.ret)
 }
@@ -1754,6 +1798,7 @@ func CudaStreamUpdateCaptureDependencies_v2(stream CudaStream_t, dependencies *C
 		_0              [4]byte
 		_1              [3]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCudaStreamUpdateCaptureDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1797,6 +1842,7 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 		src CudaStream_t
 		_0  [6]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{dst: dst, src: src}
 	return callStatus(symCudaStreamCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -1844,6 +1890,7 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 		value_out *CudaLaunchAttributeValue
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	return callStatus(symCudaStreamGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1899,6 +1946,7 @@ func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 		value   *CudaLaunchAttributeValue
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
 	return callStatus(symCudaStreamSetAttribute, unsafe.Pointer(args), &args.ret)
 }

@@ -38,6 +38,7 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 		pResDesc    *CudaResourceDesc
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
 	return callStatus(symCudaCreateSurfaceObject, unsafe.Pointer(args), &args.ret)
 }
@@ -66,6 +67,7 @@ func CudaDestroySurfaceObject(surfObject CudaSurfaceObject_t) error {
 		surfObject CudaSurfaceObject_t
 		_0         [7]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{surfObject: surfObject}
 	return callStatus(symCudaDestroySurfaceObject, unsafe.Pointer(args), &args.ret)
 }
@@ -95,6 +97,7 @@ func CudaGetSurfaceObjectResourceDesc(pResDesc *CudaResourceDesc, surfObject Cud
 		surfObject CudaSurfaceObject_t
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pResDesc: pResDesc, surfObject: surfObject}
 	return callStatus(symCudaGetSurfaceObjectResourceDesc, unsafe.Pointer(args), &args.ret)
 }

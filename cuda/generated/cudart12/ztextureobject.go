@@ -28,6 +28,7 @@ func CudaGetChannelDesc(desc *CudaChannelFormatDesc, array CudaArray_const_t) er
 		array CudaArray_const_t
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{desc: desc, array: array}
 	return callStatus(symCudaGetChannelDesc, unsafe.Pointer(args), &args.ret)
 }
@@ -68,6 +69,7 @@ func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelForm
 		_4  [4]byte
 		_5  [3]uint64
 		ret CudaChannelFormatDesc
+		_6  [4]byte
 	}{x: x, y: y, z: z, w: w, f: f}
 	err := call(symCudaCreateChannelDesc, unsafe.Pointer(args))
 	return args.ret, err
@@ -113,6 +115,7 @@ func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaReso
 		pResViewDesc *CudaResourceViewDesc
 		_0           [4]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pTexObject: pTexObject, pResDesc: pResDesc, pTexDesc: pTexDesc, pResViewDesc: pResViewDesc}
 	return callStatus(symCudaCreateTextureObject, unsafe.Pointer(args), &args.ret)
 }
@@ -141,6 +144,7 @@ func CudaDestroyTextureObject(texObject CudaTextureObject_t) error {
 		texObject CudaTextureObject_t
 		_0        [7]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{texObject: texObject}
 	return callStatus(symCudaDestroyTextureObject, unsafe.Pointer(args), &args.ret)
 }
@@ -171,6 +175,7 @@ func CudaGetTextureObjectResourceDesc(pResDesc *CudaResourceDesc, texObject Cuda
 		texObject CudaTextureObject_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{pResDesc: pResDesc, texObject: texObject}
 	return callStatus(symCudaGetTextureObjectResourceDesc, unsafe.Pointer(args), &args.ret)
 }
@@ -200,6 +205,7 @@ func CudaGetTextureObjectTextureDesc(pTexDesc *CudaTextureDesc, texObject CudaTe
 		texObject CudaTextureObject_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{pTexDesc: pTexDesc, texObject: texObject}
 	return callStatus(symCudaGetTextureObjectTextureDesc, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +237,7 @@ func CudaGetTextureObjectResourceViewDesc(pResViewDesc *CudaResourceViewDesc, te
 		texObject    CudaTextureObject_t
 		_0           [6]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pResViewDesc: pResViewDesc, texObject: texObject}
 	return callStatus(symCudaGetTextureObjectResourceViewDesc, unsafe.Pointer(args), &args.ret)
 }

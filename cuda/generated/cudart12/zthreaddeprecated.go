@@ -26,6 +26,7 @@ func CudaThreadExit() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaThreadExit, unsafe.Pointer(args), &args.ret)
 }
@@ -59,6 +60,7 @@ func CudaThreadSynchronize() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaThreadSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -91,6 +93,7 @@ func CudaThreadSetLimit(limit CudaLimit, value uint64) error {
 		value uint64
 		_1    [6]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{limit: limit, value: value}
 	return callStatus(symCudaThreadSetLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -122,6 +125,7 @@ func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{pValue: pValue, limit: limit}
 	return callStatus(symCudaThreadGetLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -148,6 +152,7 @@ func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 		pCacheConfig *CudaFuncCache
 		_0           [7]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pCacheConfig: pCacheConfig}
 	return callStatus(symCudaThreadGetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -175,6 +180,7 @@ func CudaThreadSetCacheConfig(cacheConfig CudaFuncCache) error {
 		_0          [4]byte
 		_1          [7]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{cacheConfig: cacheConfig}
 	return callStatus(symCudaThreadSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }

@@ -39,6 +39,7 @@ func CudaPointerGetAttributes(attributes *CudaPointerAttributes, ptr unsafe.Poin
 		ptr        unsafe.Pointer
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{attributes: attributes, ptr: ptr}
 	return callStatus(symCudaPointerGetAttributes, unsafe.Pointer(args), &args.ret)
 }

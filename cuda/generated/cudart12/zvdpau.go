@@ -35,6 +35,7 @@ func CudaVDPAUGetDevice(device *int32, vdpDevice uint32, vdpGetProcAddress uintp
 		vdpGetProcAddress uintptr
 		_1                [5]uint64
 		ret               CudaError_t
+		_2                [4]byte
 	}{device: device, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
 	return callStatus(symCudaVDPAUGetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -77,6 +78,7 @@ func CudaVDPAUSetVDPAUDevice(device int32, vdpDevice uint32, vdpGetProcAddress u
 		vdpGetProcAddress uintptr
 		_2                [5]uint64
 		ret               CudaError_t
+		_3                [4]byte
 	}{device: device, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
 	return callStatus(symCudaVDPAUSetVDPAUDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -125,6 +127,7 @@ func CudaGraphicsVDPAURegisterVideoSurface(resource *CudaGraphicsResource_t, vdp
 		_1         [4]byte
 		_2         [5]uint64
 		ret        CudaError_t
+		_3         [4]byte
 	}{resource: resource, vdpSurface: vdpSurface, flags: flags}
 	return callStatus(symCudaGraphicsVDPAURegisterVideoSurface, unsafe.Pointer(args), &args.ret)
 }
@@ -171,6 +174,7 @@ func CudaGraphicsVDPAURegisterOutputSurface(resource *CudaGraphicsResource_t, vd
 		_1         [4]byte
 		_2         [5]uint64
 		ret        CudaError_t
+		_3         [4]byte
 	}{resource: resource, vdpSurface: vdpSurface, flags: flags}
 	return callStatus(symCudaGraphicsVDPAURegisterOutputSurface, unsafe.Pointer(args), &args.ret)
 }

@@ -34,6 +34,7 @@ func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
 		pConfig *CudaSharedMemConfig
 		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{pConfig: pConfig}
 	return callStatus(symCudaDeviceGetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -68,6 +69,7 @@ func CudaDeviceSetSharedMemConfig(config CudaSharedMemConfig) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{config: config}
 	return callStatus(symCudaDeviceSetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }

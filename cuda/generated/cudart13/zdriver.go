@@ -31,6 +31,7 @@ func CudaGetFuncBySymbol(functionPtr *CudaFunction_t, symbolPtr unsafe.Pointer) 
 		symbolPtr   unsafe.Pointer
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{functionPtr: functionPtr, symbolPtr: symbolPtr}
 	return callStatus(symCudaGetFuncBySymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -61,6 +62,7 @@ func CudaGetKernel(kernelPtr *CudaKernel_t, entryFuncAddr unsafe.Pointer) error 
 		entryFuncAddr unsafe.Pointer
 		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{kernelPtr: kernelPtr, entryFuncAddr: entryFuncAddr}
 	return callStatus(symCudaGetKernel, unsafe.Pointer(args), &args.ret)
 }

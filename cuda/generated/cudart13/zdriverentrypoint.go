@@ -24,6 +24,7 @@ func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags C
 		driverStatus *CudaDriverEntryPointQueryResult
 		_0           [4]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{symbol: symbol, funcPtr: funcPtr, flags: uint64(flags), driverStatus: driverStatus}
 	return callStatus(symCudaGetDriverEntryPoint_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -48,6 +49,7 @@ func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer
 		driverStatus *CudaDriverEntryPointQueryResult
 		_1           [3]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: uint64(flags), driverStatus: driverStatus}
 	return callStatus(symCudaGetDriverEntryPointByVersion_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -69,6 +71,7 @@ func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_
 		pExportTableId *CudaUUID_t
 		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
 	return callStatus(symCudaGetExportTable, unsafe.Pointer(args), &args.ret)
 }
@@ -108,6 +111,7 @@ func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags CudaGe
 		driverStatus *CudaDriverEntryPointQueryResult
 		_0           [4]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{symbol: symbol, funcPtr: funcPtr, flags: uint64(flags), driverStatus: driverStatus}
 	return callStatus(symCudaGetDriverEntryPoint, unsafe.Pointer(args), &args.ret)
 }
@@ -154,6 +158,7 @@ func CudaGetDriverEntryPointByVersion(symbol *byte, funcPtr *unsafe.Pointer, cud
 		driverStatus *CudaDriverEntryPointQueryResult
 		_1           [3]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: uint64(flags), driverStatus: driverStatus}
 	return callStatus(symCudaGetDriverEntryPointByVersion, unsafe.Pointer(args), &args.ret)
 }

@@ -25,6 +25,7 @@ func CudaLaunchKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, ar
 		sharedMem uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_2        [4]byte
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
 	return callStatus(symCudaLaunchKernel_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -46,6 +47,7 @@ func CudaLaunchKernelExC_ptsz(config *CudaLaunchConfig_t, func_ unsafe.Pointer, 
 		args_  *unsafe.Pointer
 		_0     [5]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{config: config, func_: func_, args_: args_}
 	return callStatus(symCudaLaunchKernelExC_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -71,6 +73,7 @@ func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockD
 		sharedMem uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_2        [4]byte
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
 	return callStatus(symCudaLaunchCooperativeKernel_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -111,6 +114,7 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 		_0          [4]byte
 		_1          [6]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{func_: func_, cacheConfig: cacheConfig}
 	return callStatus(symCudaFuncSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -149,6 +153,7 @@ func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error
 		func_ unsafe.Pointer
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{attr: attr, func_: func_}
 	return callStatus(symCudaFuncGetAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -197,6 +202,7 @@ func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value in
 		_1    [4]byte
 		_2    [5]uint64
 		ret   CudaError_t
+		_3    [4]byte
 	}{func_: func_, attr: attr, value: value}
 	return callStatus(symCudaFuncSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +237,7 @@ func CudaFuncGetName(name **byte, func_ unsafe.Pointer) error {
 		func_ unsafe.Pointer
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{name: name, func_: func_}
 	return callStatus(symCudaFuncGetName, unsafe.Pointer(args), &args.ret)
 }
@@ -268,6 +275,7 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 		paramSize   *uint64
 		_0          [4]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{func_: func_, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
 	return callStatus(symCudaFuncGetParamInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -298,6 +306,7 @@ func CudaFuncGetParamCount(func_ unsafe.Pointer, paramCount *uint64) error {
 		paramCount *uint64
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{func_: func_, paramCount: paramCount}
 	return callStatus(symCudaFuncGetParamCount, unsafe.Pointer(args), &args.ret)
 }
@@ -319,6 +328,7 @@ func CudaLaunchHostFunc_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData uint
 		userData uintptr
 		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{stream: stream, fn: fn, userData: userData}
 	return callStatus(symCudaLaunchHostFunc_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -342,6 +352,7 @@ func CudaLaunchHostFunc_v2_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData u
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{stream: stream, fn: fn, userData: userData, syncMode: syncMode}
 	return callStatus(symCudaLaunchHostFunc_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -409,6 +420,7 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 		sharedMem uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_2        [4]byte
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
 	return callStatus(symCudaLaunchKernel, unsafe.Pointer(args), &args.ret)
 }
@@ -465,6 +477,7 @@ func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_
 		args_  *unsafe.Pointer
 		_0     [5]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{config: config, func_: func_, args_: args_}
 	return callStatus(symCudaLaunchKernelExC, unsafe.Pointer(args), &args.ret)
 }
@@ -522,6 +535,7 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 		sharedMem uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_2        [4]byte
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
 	return callStatus(symCudaLaunchCooperativeKernel, unsafe.Pointer(args), &args.ret)
 }
@@ -597,6 +611,7 @@ func CudaLaunchHostFunc(stream CudaStream_t, fn CudaHostFn_t, userData uintptr) 
 		userData uintptr
 		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{stream: stream, fn: fn, userData: userData}
 	return callStatus(symCudaLaunchHostFunc, unsafe.Pointer(args), &args.ret)
 }
@@ -656,6 +671,7 @@ func CudaLaunchHostFunc_v2(stream CudaStream_t, fn CudaHostFn_t, userData uintpt
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{stream: stream, fn: fn, userData: userData, syncMode: syncMode}
 	return callStatus(symCudaLaunchHostFunc_v2, unsafe.Pointer(args), &args.ret)
 }

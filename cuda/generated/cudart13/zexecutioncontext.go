@@ -56,6 +56,7 @@ func CudaDeviceGetDevResource(device int32, resource *CudaDevResource, type_ Cud
 		_1       [4]byte
 		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{device: device, resource: resource, type_: type_}
 	return callStatus(symCudaDeviceGetDevResource, unsafe.Pointer(args), &args.ret)
 }
@@ -115,6 +116,7 @@ func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, in
 		_1        [4]byte
 		_2        [2]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{result: result, nbGroups: nbGroups, input: input, remaining: remaining, flags: flags, minCount: minCount}
 	return callStatus(symCudaDevSmResourceSplitByCount, unsafe.Pointer(args), &args.ret)
 }
@@ -181,6 +183,7 @@ func CudaDevSmResourceSplit(result *CudaDevResource, nbGroups uint32, input *Cud
 		groupParams *CudaDevSmResourceGroupParams
 		_2          [2]uint64
 		ret         CudaError_t
+		_3          [4]byte
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, groupParams: groupParams}
 	return callStatus(symCudaDevSmResourceSplit, unsafe.Pointer(args), &args.ret)
 }
@@ -230,6 +233,7 @@ func CudaDevResourceGenerateDesc(phDesc *CudaDevResourceDesc_t, resources *CudaD
 		_0          [4]byte
 		_1          [5]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{phDesc: phDesc, resources: resources, nbResources: nbResources}
 	return callStatus(symCudaDevResourceGenerateDesc, unsafe.Pointer(args), &args.ret)
 }
@@ -284,6 +288,7 @@ func CudaGreenCtxCreate(phCtx *CudaExecutionContext_t, desc CudaDevResourceDesc_
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{phCtx: phCtx, desc: desc, device: device, flags: flags}
 	return callStatus(symCudaGreenCtxCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -323,6 +328,7 @@ func CudaExecutionCtxDestroy(ctx CudaExecutionContext_t) error {
 		ctx CudaExecutionContext_t
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCudaExecutionCtxDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -371,6 +377,7 @@ func CudaExecutionCtxGetDevResource(ctx CudaExecutionContext_t, resource *CudaDe
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{ctx: ctx, resource: resource, type_: type_}
 	return callStatus(symCudaExecutionCtxGetDevResource, unsafe.Pointer(args), &args.ret)
 }
@@ -410,6 +417,7 @@ func CudaExecutionCtxGetDevice(device *int32, ctx CudaExecutionContext_t) error 
 		ctx    CudaExecutionContext_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{device: device, ctx: ctx}
 	return callStatus(symCudaExecutionCtxGetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -448,6 +456,7 @@ func CudaExecutionCtxGetId(ctx CudaExecutionContext_t, ctxId *uint64) error {
 		ctxId *uint64
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ctx: ctx, ctxId: ctxId}
 	return callStatus(symCudaExecutionCtxGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -498,6 +507,7 @@ func CudaExecutionCtxStreamCreate(phStream *CudaStream_t, ctx CudaExecutionConte
 		_1       [4]byte
 		_2       [4]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{phStream: phStream, ctx: ctx, flags: flags, priority: priority}
 	return callStatus(symCudaExecutionCtxStreamCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -538,6 +548,7 @@ func CudaExecutionCtxSynchronize(ctx CudaExecutionContext_t) error {
 		ctx CudaExecutionContext_t
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCudaExecutionCtxSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -559,6 +570,7 @@ func CudaStreamGetDevResource_ptsz(hStream CudaStream_t, resource *CudaDevResour
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{hStream: hStream, resource: resource, type_: type_}
 	return callStatus(symCudaStreamGetDevResource_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -602,6 +614,7 @@ func CudaExecutionCtxRecordEvent(ctx CudaExecutionContext_t, event CudaEvent_t) 
 		event CudaEvent_t
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ctx: ctx, event: event}
 	return callStatus(symCudaExecutionCtxRecordEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -644,6 +657,7 @@ func CudaExecutionCtxWaitEvent(ctx CudaExecutionContext_t, event CudaEvent_t) er
 		event CudaEvent_t
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ctx: ctx, event: event}
 	return callStatus(symCudaExecutionCtxWaitEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -681,6 +695,7 @@ func CudaDeviceGetExecutionCtx(ctx *CudaExecutionContext_t, device int32) error 
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{ctx: ctx, device: device}
 	return callStatus(symCudaDeviceGetExecutionCtx, unsafe.Pointer(args), &args.ret)
 }
@@ -732,6 +747,7 @@ func CudaStreamGetDevResource(hStream CudaStream_t, resource *CudaDevResource, t
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{hStream: hStream, resource: resource, type_: type_}
 	return callStatus(symCudaStreamGetDevResource, unsafe.Pointer(args), &args.ret)
 }

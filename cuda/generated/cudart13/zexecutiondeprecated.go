@@ -41,6 +41,7 @@ func CudaFuncSetSharedMemConfig(func_ unsafe.Pointer, config CudaSharedMemConfig
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{func_: func_, config: config}
 	return callStatus(symCudaFuncSetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }

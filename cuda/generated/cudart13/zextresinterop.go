@@ -60,6 +60,7 @@ func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *C
 		memHandleDesc *CudaExternalMemoryHandleDesc
 		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{extMem_out: extMem_out, memHandleDesc: memHandleDesc}
 	return callStatus(symCudaImportExternalMemory, unsafe.Pointer(args), &args.ret)
 }
@@ -104,6 +105,7 @@ func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExtern
 		bufferDesc *CudaExternalMemoryBufferDesc
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{devPtr: devPtr, extMem: extMem, bufferDesc: bufferDesc}
 	return callStatus(symCudaExternalMemoryGetMappedBuffer, unsafe.Pointer(args), &args.ret)
 }
@@ -145,6 +147,7 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 		mipmapDesc *CudaExternalMemoryMipmappedArrayDesc
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{mipmap: mipmap, extMem: extMem, mipmapDesc: mipmapDesc}
 	return callStatus(symCudaExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -182,6 +185,7 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 		extMem CudaExternalMemory_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{extMem: extMem}
 	return callStatus(symCudaDestroyExternalMemory, unsafe.Pointer(args), &args.ret)
 }
@@ -236,6 +240,7 @@ func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleD
 		semHandleDesc *CudaExternalSemaphoreHandleDesc
 		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{extSem_out: extSem_out, semHandleDesc: semHandleDesc}
 	return callStatus(symCudaImportExternalSemaphore, unsafe.Pointer(args), &args.ret)
 }
@@ -259,6 +264,7 @@ func CudaSignalExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t
 		stream      CudaStream_t
 		_1          [4]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	return callStatus(symCudaSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -282,6 +288,7 @@ func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, 
 		stream      CudaStream_t
 		_1          [4]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	return callStatus(symCudaWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -316,6 +323,7 @@ func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
 		extSem CudaExternalSemaphore_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{extSem: extSem}
 	return callStatus(symCudaDestroyExternalSemaphore, unsafe.Pointer(args), &args.ret)
 }
@@ -370,6 +378,7 @@ func CudaSignalExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, par
 		stream      CudaStream_t
 		_1          [4]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	return callStatus(symCudaSignalExternalSemaphoresAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -425,6 +434,7 @@ func CudaWaitExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, param
 		stream      CudaStream_t
 		_1          [4]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	return callStatus(symCudaWaitExternalSemaphoresAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -54,6 +54,7 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{pGraph: pGraph, flags: flags}
 	return callStatus(symCudaGraphCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -115,6 +116,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pNodeParams     *CudaKernelNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphAddKernelNode, unsafe.Pointer(args), &args.ret)
 }
@@ -160,6 +162,7 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 		pNodeParams *CudaKernelNodeParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -208,6 +211,7 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 		pNodeParams *CudaKernelNodeParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -241,6 +245,7 @@ func CudaGraphKernelNodeCopyAttributes(hDst CudaGraphNode_t, hSrc CudaGraphNode_
 		hSrc CudaGraphNode_t
 		_0   [6]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{hDst: hDst, hSrc: hSrc}
 	return callStatus(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -277,6 +282,7 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 		value_out *CudaLaunchAttributeValue
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hNode: hNode, attr: attr, value_out: value_out}
 	return callStatus(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -320,6 +326,7 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 		value *CudaLaunchAttributeValue
 		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{hNode: hNode, attr: attr, value: value}
 	return callStatus(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -369,6 +376,7 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pCopyParams     *CudaMemcpy3DParms
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pCopyParams: pCopyParams}
 	return callStatus(symCudaGraphAddMemcpyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -424,6 +432,7 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 		kind            CudaMemcpyKind
 		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -479,6 +488,7 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 		kind            CudaMemcpyKind
 		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -530,6 +540,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		kind            CudaMemcpyKind
 		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args), &args.ret)
 }
@@ -571,6 +582,7 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 		pNodeParams *CudaMemcpy3DParms
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -615,6 +627,7 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 		pNodeParams *CudaMemcpy3DParms
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -662,6 +675,7 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 		_0     [4]byte
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -708,6 +722,7 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 		_0     [4]byte
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -748,6 +763,7 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 		_0    [4]byte
 		_1    [3]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{node: node, dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args), &args.ret)
 }
@@ -799,6 +815,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pMemsetParams   *CudaMemsetParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pMemsetParams: pMemsetParams}
 	return callStatus(symCudaGraphAddMemsetNode, unsafe.Pointer(args), &args.ret)
 }
@@ -837,6 +854,7 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 		pNodeParams *CudaMemsetParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -879,6 +897,7 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 		pNodeParams *CudaMemsetParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -937,6 +956,7 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 		pNodeParams     *CudaHostNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphAddHostNode, unsafe.Pointer(args), &args.ret)
 }
@@ -975,6 +995,7 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 		pNodeParams *CudaHostNodeParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphHostNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1019,6 +1040,7 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 		pNodeParams *CudaHostNodeParams
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1075,6 +1097,7 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 		childGraph      CudaGraph_t
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, childGraph: childGraph}
 	return callStatus(symCudaGraphAddChildGraphNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1116,6 +1139,7 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 		pGraph *CudaGraph_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{node: node, pGraph: pGraph}
 	return callStatus(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -1165,6 +1189,7 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 		numDependencies uint64
 		_0              [4]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies}
 	return callStatus(symCudaGraphAddEmptyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1221,6 +1246,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 		event           CudaEvent_t
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
 	return callStatus(symCudaGraphAddEventRecordNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1259,6 +1285,7 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 		event_out *CudaEvent_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{node: node, event_out: event_out}
 	return callStatus(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1302,6 +1329,7 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 		event CudaEvent_t
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, event: event}
 	return callStatus(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1355,6 +1383,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 		event           CudaEvent_t
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
 	return callStatus(symCudaGraphAddEventWaitNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1393,6 +1422,7 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 		event_out *CudaEvent_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{node: node, event_out: event_out}
 	return callStatus(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1434,6 +1464,7 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 		event CudaEvent_t
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, event: event}
 	return callStatus(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1492,6 +1523,7 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 		nodeParams      *CudaExternalSemaphoreSignalNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1532,6 +1564,7 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 		params_out *CudaExternalSemaphoreSignalNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
 	return callStatus(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1574,6 +1607,7 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1632,6 +1666,7 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 		nodeParams      *CudaExternalSemaphoreWaitNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1668,6 +1703,7 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 		params_out *CudaExternalSemaphoreWaitNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
 	return callStatus(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1709,6 +1745,7 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1779,6 +1816,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		nodeParams      *CudaMemAllocNodeParams
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddMemAllocNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1819,6 +1857,7 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 		params_out *CudaMemAllocNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, params_out: params_out}
 	return callStatus(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1876,6 +1915,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 		dptr            unsafe.Pointer
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dptr: dptr}
 	return callStatus(symCudaGraphAddMemFreeNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1914,6 +1954,7 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 		dptr_out unsafe.Pointer
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{node: node, dptr_out: dptr_out}
 	return callStatus(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1962,6 +2003,7 @@ func CudaDeviceGraphMemTrim(device int32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{device: device}
 	return callStatus(symCudaDeviceGraphMemTrim, unsafe.Pointer(args), &args.ret)
 }
@@ -2008,6 +2050,7 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 		value  unsafe.Pointer
 		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
 	return callStatus(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -2052,6 +2095,7 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 		value  unsafe.Pointer
 		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
 	return callStatus(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -2101,6 +2145,7 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 		originalGraph CudaGraph_t
 		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{pGraphClone: pGraphClone, originalGraph: originalGraph}
 	return callStatus(symCudaGraphClone, unsafe.Pointer(args), &args.ret)
 }
@@ -2143,6 +2188,7 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 		clonedGraph  CudaGraph_t
 		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pNode: pNode, originalNode: originalNode, clonedGraph: clonedGraph}
 	return callStatus(symCudaGraphNodeFindInClone, unsafe.Pointer(args), &args.ret)
 }
@@ -2184,6 +2230,7 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 		pType *CudaGraphNodeType
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, pType: pType}
 	return callStatus(symCudaGraphNodeGetType, unsafe.Pointer(args), &args.ret)
 }
@@ -2213,6 +2260,7 @@ func CudaGraphNodeGetContainingGraph(hNode CudaGraphNode_t, phGraph *CudaGraph_t
 		phGraph *CudaGraph_t
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hNode: hNode, phGraph: phGraph}
 	return callStatus(symCudaGraphNodeGetContainingGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -2246,6 +2294,7 @@ func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 		nodeId *uint32
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{hNode: hNode, nodeId: nodeId}
 	return callStatus(symCudaGraphNodeGetLocalId, unsafe.Pointer(args), &args.ret)
 }
@@ -2277,6 +2326,7 @@ func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 		toolsNodeId *uint64
 		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
 	return callStatus(symCudaGraphNodeGetToolsId, unsafe.Pointer(args), &args.ret)
 }
@@ -2305,6 +2355,7 @@ func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 		graphID *uint32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hGraph: hGraph, graphID: graphID}
 	return callStatus(symCudaGraphGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -2334,6 +2385,7 @@ func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
 		graphID    *uint32
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, graphID: graphID}
 	return callStatus(symCudaGraphExecGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -2377,6 +2429,7 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 		numNodes *uint64
 		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, nodes: nodes, numNodes: numNodes}
 	return callStatus(symCudaGraphGetNodes, unsafe.Pointer(args), &args.ret)
 }
@@ -2414,6 +2467,7 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 		pNumRootNodes *uint64
 		_0            [5]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{graph: graph, pRootNodes: pRootNodes, pNumRootNodes: pNumRootNodes}
 	return callStatus(symCudaGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
@@ -2465,6 +2519,7 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 		numEdges *uint64
 		_0       [3]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
 	return callStatus(symCudaGraphGetEdges, unsafe.Pointer(args), &args.ret)
 }
@@ -2510,6 +2565,7 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 		pNumDependencies *uint64
 		_0               [4]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{node: node, pDependencies: pDependencies, edgeData: edgeData, pNumDependencies: pNumDependencies}
 	return callStatus(symCudaGraphNodeGetDependencies, unsafe.Pointer(args), &args.ret)
 }
@@ -2551,6 +2607,7 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 		pNumDependentNodes *uint64
 		_0                 [4]uint64
 		ret                CudaError_t
+		_1                 [4]byte
 	}{node: node, pDependentNodes: pDependentNodes, edgeData: edgeData, pNumDependentNodes: pNumDependentNodes}
 	return callStatus(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args), &args.ret)
 }
@@ -2599,6 +2656,7 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 		numDependencies uint64
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	return callStatus(symCudaGraphAddDependencies, unsafe.Pointer(args), &args.ret)
 }
@@ -2646,6 +2704,7 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		numDependencies uint64
 		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	return callStatus(symCudaGraphRemoveDependencies, unsafe.Pointer(args), &args.ret)
 }
@@ -2689,6 +2748,7 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 		node CudaGraphNode_t
 		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{node: node}
 	return callStatus(symCudaGraphDestroyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -2773,6 +2833,7 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 		flags      uint64
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
 	return callStatus(symCudaGraphInstantiate, unsafe.Pointer(args), &args.ret)
 }
@@ -2857,6 +2918,7 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 		flags      uint64
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
 	return callStatus(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -2879,6 +2941,7 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 		instantiateParams *CudaGraphInstantiateParams
 		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
 	return callStatus(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2921,6 +2984,7 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 		flags     *uint64
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, flags: flags}
 	return callStatus(symCudaGraphExecGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -2979,6 +3043,7 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		pNodeParams *CudaKernelNodeParams
 		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3031,6 +3096,7 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		pNodeParams *CudaMemcpy3DParms
 		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3087,6 +3153,7 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 		_0         [4]byte
 		_1         [1]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -3144,6 +3211,7 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 		_0         [4]byte
 		_1         [1]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -3199,6 +3267,7 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 		_0         [4]byte
 		_1         [2]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args), &args.ret)
 }
@@ -3248,6 +3317,7 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		pNodeParams *CudaMemsetParams
 		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3302,6 +3372,7 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 		pNodeParams *CudaHostNodeParams
 		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	return callStatus(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3357,6 +3428,7 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 		childGraph CudaGraph_t
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, node: node, childGraph: childGraph}
 	return callStatus(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3410,6 +3482,7 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 		event      CudaEvent_t
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	return callStatus(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -3462,6 +3535,7 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 		event      CudaEvent_t
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	return callStatus(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -3517,6 +3591,7 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3571,6 +3646,7 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3619,6 +3695,7 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		_0         [4]byte
 		_1         [5]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	return callStatus(symCudaGraphNodeSetEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -3656,6 +3733,7 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		isEnabled  *uint32
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	return callStatus(symCudaGraphNodeGetEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -3740,6 +3818,7 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 		resultInfo *CudaGraphExecUpdateResultInfo
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
 	return callStatus(symCudaGraphExecUpdate, unsafe.Pointer(args), &args.ret)
 }
@@ -3760,6 +3839,7 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 		stream    CudaStream_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
 	return callStatus(symCudaGraphUpload_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -3779,6 +3859,7 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 		stream    CudaStream_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
 	return callStatus(symCudaGraphLaunch_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -3831,6 +3912,7 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 		graphExec CudaGraphExec_t
 		_0        [7]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec}
 	return callStatus(symCudaGraphExecDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -3881,6 +3963,7 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 		graph CudaGraph_t
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{graph: graph}
 	return callStatus(symCudaGraphDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -3926,6 +4009,7 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags CudaGraphDebugD
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{graph: graph, path: path, flags: flags}
 	return callStatus(symCudaGraphDebugDotPrint, unsafe.Pointer(args), &args.ret)
 }
@@ -3989,6 +4073,7 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 		_1              [4]byte
 		_2              [3]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
 	return callStatus(symCudaUserObjectCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -4026,6 +4111,7 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{object: object, count: count}
 	return callStatus(symCudaUserObjectRetain, unsafe.Pointer(args), &args.ret)
 }
@@ -4068,6 +4154,7 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{object: object, count: count}
 	return callStatus(symCudaUserObjectRelease, unsafe.Pointer(args), &args.ret)
 }
@@ -4119,6 +4206,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{graph: graph, object: object, count: count, flags: flags}
 	return callStatus(symCudaGraphRetainUserObject, unsafe.Pointer(args), &args.ret)
 }
@@ -4161,6 +4249,7 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{graph: graph, object: object, count: count}
 	return callStatus(symCudaGraphReleaseUserObject, unsafe.Pointer(args), &args.ret)
 }
@@ -4241,6 +4330,7 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 		nodeParams      *CudaGraphNodeParams
 		_0              [2]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCudaGraphAddNode, unsafe.Pointer(args), &args.ret)
 }
@@ -4287,6 +4377,7 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 		nodeParams *CudaGraphNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, nodeParams: nodeParams}
 	return callStatus(symCudaGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4329,6 +4420,7 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 		nodeParams *CudaGraphNodeParams
 		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, nodeParams: nodeParams}
 	return callStatus(symCudaGraphNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4398,6 +4490,7 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 		nodeParams *CudaGraphNodeParams
 		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{graphExec: graphExec, node: node, nodeParams: nodeParams}
 	return callStatus(symCudaGraphExecNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4457,6 +4550,7 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 		_1                 [4]byte
 		_2                 [4]uint64
 		ret                CudaError_t
+		_3                 [4]byte
 	}{pHandle_out: pHandle_out, graph: graph, defaultLaunchValue: defaultLaunchValue, flags: flags}
 	return callStatus(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -4510,6 +4604,7 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 		_1                 [4]byte
 		_2                 [3]uint64
 		ret                CudaError_t
+		_3                 [4]byte
 	}{pHandle_out: pHandle_out, graph: graph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
 	return callStatus(symCudaGraphConditionalHandleCreate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4572,6 +4667,7 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 		instantiateParams *CudaGraphInstantiateParams
 		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
 	return callStatus(symCudaGraphInstantiateWithParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4632,6 +4728,7 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 		stream    CudaStream_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
 	return callStatus(symCudaGraphUpload, unsafe.Pointer(args), &args.ret)
 }
@@ -4702,6 +4799,7 @@ func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 		stream    CudaStream_t
 		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
 	return callStatus(symCudaGraphLaunch, unsafe.Pointer(args), &args.ret)
 }

@@ -34,6 +34,7 @@ func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
 		resource CudaGraphicsResource_t
 		_0       [7]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{resource: resource}
 	return callStatus(symCudaGraphicsUnregisterResource, unsafe.Pointer(args), &args.ret)
 }
@@ -74,6 +75,7 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags Cuda
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{resource: resource, flags: flags}
 	return callStatus(symCudaGraphicsResourceSetMapFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -135,6 +137,7 @@ func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, st
 		stream    CudaStream_t
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{count: count, resources: resources, stream: stream}
 	return callStatus(symCudaGraphicsMapResources, unsafe.Pointer(args), &args.ret)
 }
@@ -187,6 +190,7 @@ func CudaGraphicsUnmapResources(count int32, resources *CudaGraphicsResource_t, 
 		stream    CudaStream_t
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{count: count, resources: resources, stream: stream}
 	return callStatus(symCudaGraphicsUnmapResources, unsafe.Pointer(args), &args.ret)
 }
@@ -226,6 +230,7 @@ func CudaGraphicsResourceGetMappedPointer(devPtr *unsafe.Pointer, size *uint64, 
 		resource CudaGraphicsResource_t
 		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{devPtr: devPtr, size: size, resource: resource}
 	return callStatus(symCudaGraphicsResourceGetMappedPointer, unsafe.Pointer(args), &args.ret)
 }
@@ -270,6 +275,7 @@ func CudaGraphicsSubResourceGetMappedArray(array *CudaArray_t, resource CudaGrap
 		_1         [4]byte
 		_2         [4]uint64
 		ret        CudaError_t
+		_3         [4]byte
 	}{array: array, resource: resource, arrayIndex: arrayIndex, mipLevel: mipLevel}
 	return callStatus(symCudaGraphicsSubResourceGetMappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -307,6 +313,7 @@ func CudaGraphicsResourceGetMappedMipmappedArray(mipmappedArray *CudaMipmappedAr
 		resource       CudaGraphicsResource_t
 		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{mipmappedArray: mipmappedArray, resource: resource}
 	return callStatus(symCudaGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args), &args.ret)
 }

@@ -59,6 +59,7 @@ func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions
 		numLibraryOptions   uint32
 		_1                  [4]byte
 		ret                 CudaError_t
+		_2                  [4]byte
 	}{library: library, code: code, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
 	return callStatus(symCudaLibraryLoadData, unsafe.Pointer(args), &args.ret)
 }
@@ -111,6 +112,7 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 		numLibraryOptions   uint32
 		_1                  [4]byte
 		ret                 CudaError_t
+		_2                  [4]byte
 	}{library: library, fileName: fileName, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
 	return callStatus(symCudaLibraryLoadFromFile, unsafe.Pointer(args), &args.ret)
 }
@@ -146,6 +148,7 @@ func CudaLibraryUnload(library CudaLibrary_t) error {
 		library CudaLibrary_t
 		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{library: library}
 	return callStatus(symCudaLibraryUnload, unsafe.Pointer(args), &args.ret)
 }
@@ -186,6 +189,7 @@ func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *by
 		name    *byte
 		_0      [5]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{pKernel: pKernel, library: library, name: name}
 	return callStatus(symCudaLibraryGetKernel, unsafe.Pointer(args), &args.ret)
 }
@@ -230,6 +234,7 @@ func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibra
 		name    *byte
 		_0      [4]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
 	return callStatus(symCudaLibraryGetGlobal, unsafe.Pointer(args), &args.ret)
 }
@@ -275,6 +280,7 @@ func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibr
 		name    *byte
 		_0      [4]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
 	return callStatus(symCudaLibraryGetManaged, unsafe.Pointer(args), &args.ret)
 }
@@ -316,6 +322,7 @@ func CudaLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CudaLibrary_t, 
 		symbol  *byte
 		_0      [5]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{fptr: fptr, library: library, symbol: symbol}
 	return callStatus(symCudaLibraryGetUnifiedFunction, unsafe.Pointer(args), &args.ret)
 }
@@ -348,6 +355,7 @@ func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 		lib   CudaLibrary_t
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{count: count, lib: lib}
 	return callStatus(symCudaLibraryGetKernelCount, unsafe.Pointer(args), &args.ret)
 }
@@ -385,6 +393,7 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 		lib        CudaLibrary_t
 		_1         [5]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{kernels: kernels, numKernels: numKernels, lib: lib}
 	return callStatus(symCudaLibraryEnumerateKernels, unsafe.Pointer(args), &args.ret)
 }
@@ -434,6 +443,7 @@ func CudaKernelSetAttributeForDevice(kernel CudaKernel_t, attr CudaFuncAttribute
 		_2     [4]byte
 		_3     [4]uint64
 		ret    CudaError_t
+		_4     [4]byte
 	}{kernel: kernel, attr: attr, value: value, device: device}
 	return callStatus(symCudaKernelSetAttributeForDevice, unsafe.Pointer(args), &args.ret)
 }

@@ -43,6 +43,7 @@ func CudaLogsRegisterCallback(callbackFunc CudaLogsCallback_t, userData uintptr,
 		callback_out *CudaLogsCallbackHandle
 		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{callbackFunc: callbackFunc, userData: userData, callback_out: callback_out}
 	return callStatus(symCudaLogsRegisterCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -68,6 +69,7 @@ func CudaLogsUnregisterCallback(callback CudaLogsCallbackHandle) error {
 		callback CudaLogsCallbackHandle
 		_0       [7]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{callback: callback}
 	return callStatus(symCudaLogsUnregisterCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -96,6 +98,7 @@ func CudaLogsCurrent(iterator_out *CudaLogIterator, flags uint32) error {
 		_0           [4]byte
 		_1           [6]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{iterator_out: iterator_out, flags: flags}
 	return callStatus(symCudaLogsCurrent, unsafe.Pointer(args), &args.ret)
 }
@@ -126,6 +129,7 @@ func CudaLogsDumpToFile(iterator *CudaLogIterator, pathToFile *byte, flags uint3
 		_0         [4]byte
 		_1         [5]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{iterator: iterator, pathToFile: pathToFile, flags: flags}
 	return callStatus(symCudaLogsDumpToFile, unsafe.Pointer(args), &args.ret)
 }
@@ -165,6 +169,7 @@ func CudaLogsDumpToMemory(iterator *CudaLogIterator, buffer *byte, size *uint64,
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{iterator: iterator, buffer: buffer, size: size, flags: flags}
 	return callStatus(symCudaLogsDumpToMemory, unsafe.Pointer(args), &args.ret)
 }

@@ -64,6 +64,7 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, size: size, flags: flags}
 	return callStatus(symCudaMallocManaged, unsafe.Pointer(args), &args.ret)
 }
@@ -126,6 +127,7 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 		size   uint64
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, size: size}
 	return callStatus(symCudaMalloc, unsafe.Pointer(args), &args.ret)
 }
@@ -181,6 +183,7 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 		size uint64
 		_0   [6]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{ptr: ptr, size: size}
 	return callStatus(symCudaMallocHost, unsafe.Pointer(args), &args.ret)
 }
@@ -233,6 +236,7 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 		height uint64
 		_0     [4]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, pitch: pitch, width: width, height: height}
 	return callStatus(symCudaMallocPitch, unsafe.Pointer(args), &args.ret)
 }
@@ -279,6 +283,7 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{array: array, desc: desc, width: width, height: height, flags: flags}
 	return callStatus(symCudaMallocArray, unsafe.Pointer(args), &args.ret)
 }
@@ -334,6 +339,7 @@ func CudaFree(devPtr unsafe.Pointer) error {
 		devPtr unsafe.Pointer
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr}
 	return callStatus(symCudaFree, unsafe.Pointer(args), &args.ret)
 }
@@ -380,6 +386,7 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 		ptr unsafe.Pointer
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ptr: ptr}
 	return callStatus(symCudaFreeHost, unsafe.Pointer(args), &args.ret)
 }
@@ -422,6 +429,7 @@ func CudaFreeArray(array CudaArray_t) error {
 		array CudaArray_t
 		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{array: array}
 	return callStatus(symCudaFreeArray, unsafe.Pointer(args), &args.ret)
 }
@@ -456,6 +464,7 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 		mipmappedArray CudaMipmappedArray_t
 		_0             [7]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{mipmappedArray: mipmappedArray}
 	return callStatus(symCudaFreeMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -514,6 +523,7 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{pHost: pHost, size: size, flags: flags}
 	return callStatus(symCudaHostAlloc, unsafe.Pointer(args), &args.ret)
 }
@@ -586,6 +596,7 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{ptr: ptr, size: size, flags: flags}
 	return callStatus(symCudaHostRegister, unsafe.Pointer(args), &args.ret)
 }
@@ -629,6 +640,7 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 		ptr unsafe.Pointer
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ptr: ptr}
 	return callStatus(symCudaHostUnregister, unsafe.Pointer(args), &args.ret)
 }
@@ -677,6 +689,7 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{pDevice: pDevice, pHost: pHost, flags: flags}
 	return callStatus(symCudaHostGetDevicePointer, unsafe.Pointer(args), &args.ret)
 }
@@ -713,6 +726,7 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 		pHost  unsafe.Pointer
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{pFlags: pFlags, pHost: pHost}
 	return callStatus(symCudaHostGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -759,6 +773,7 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 		extent        CudaExtent
 		_0            [4]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, extent: extent}
 	return callStatus(symCudaMalloc3D, unsafe.Pointer(args), &args.ret)
 }
@@ -801,6 +816,7 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 		_0     [4]byte
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{array: array, desc: desc, extent: extent, flags: flags}
 	return callStatus(symCudaMalloc3DArray, unsafe.Pointer(args), &args.ret)
 }
@@ -844,6 +860,7 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 		_1             [4]byte
 		_2             [1]uint64
 		ret            CudaError_t
+		_3             [4]byte
 	}{mipmappedArray: mipmappedArray, desc: desc, extent: extent, numLevels: numLevels, flags: flags}
 	return callStatus(symCudaMallocMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -885,6 +902,7 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 		_0             [4]byte
 		_1             [5]uint64
 		ret            CudaError_t
+		_2             [4]byte
 	}{levelArray: levelArray, mipmappedArray: mipmappedArray, level: level}
 	return callStatus(symCudaGetMipmappedArrayLevel, unsafe.Pointer(args), &args.ret)
 }
@@ -904,6 +922,7 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 		p   *CudaMemcpy3DParms
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCudaMemcpy3D_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -922,6 +941,7 @@ func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 		p   *CudaMemcpy3DPeerParms
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -941,6 +961,7 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
 	return callStatus(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -960,6 +981,7 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
 	return callStatus(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1008,6 +1030,7 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 		total *uint64
 		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{free: free, total: total}
 	return callStatus(symCudaMemGetInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1047,6 +1070,7 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 		array  CudaArray_t
 		_0     [4]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{desc: desc, extent: extent, flags: flags, array: array}
 	return callStatus(symCudaArrayGetInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1083,6 +1107,7 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 		_0          [4]byte
 		_1          [5]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
 	return callStatus(symCudaArrayGetPlane, unsafe.Pointer(args), &args.ret)
 }
@@ -1118,6 +1143,7 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 		_0                 [4]byte
 		_1                 [5]uint64
 		ret                CudaError_t
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
 	return callStatus(symCudaArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
@@ -1151,6 +1177,7 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 		_0                 [4]byte
 		_1                 [5]uint64
 		ret                CudaError_t
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
 	return callStatus(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
@@ -1183,6 +1210,7 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 		array            CudaArray_t
 		_0               [6]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, array: array}
 	return callStatus(symCudaArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
@@ -1215,6 +1243,7 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 		mipmap           CudaMipmappedArray_t
 		_0               [6]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
 	return callStatus(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
@@ -1238,6 +1267,7 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		_0    [4]byte
 		_1    [4]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaMemcpy_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1295,6 +1325,7 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 		count     uint64
 		_2        [3]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count}
 	return callStatus(symCudaMemcpyPeer, unsafe.Pointer(args), &args.ret)
 }
@@ -1321,6 +1352,7 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		_0     [4]byte
 		_1     [1]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2D_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1346,6 +1378,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		kind    CudaMemcpyKind
 		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1371,6 +1404,7 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		kind    CudaMemcpyKind
 		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1398,6 +1432,7 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 		kind       CudaMemcpyKind
 		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1422,6 +1457,7 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1446,6 +1482,7 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1469,6 +1506,7 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 		stream CudaStream_t
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1526,6 +1564,7 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 		stream    CudaStream_t
 		_2        [2]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count, stream: stream}
 	return callStatus(symCudaMemcpyPeerAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1551,6 +1590,7 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 		numAttrs  uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, stream: stream}
 	return callStatus(symCudaMemcpyBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1573,6 +1613,7 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fla
 		stream CudaStream_t
 		_0     [4]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, stream: stream}
 	return callStatus(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1595,6 +1636,7 @@ func CudaMemcpyWithAttributesAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, 
 		stream CudaStream_t
 		_0     [3]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{dst: dst, src: src, size: size, attr: attr, stream: stream}
 	return callStatus(symCudaMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1616,6 +1658,7 @@ func CudaMemcpy3DWithAttributesAsync_ptsz(op *CudaMemcpy3DBatchOp, flags uint64,
 		stream CudaStream_t
 		_0     [5]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{op: op, flags: flags, stream: stream}
 	return callStatus(symCudaMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1641,6 +1684,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 		_0     [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
+		_1     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1668,6 +1712,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DToArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1695,6 +1740,7 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DFromArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1720,6 +1766,7 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1745,6 +1792,7 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1766,6 +1814,7 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 		count  uint64
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count}
 	return callStatus(symCudaMemset_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1789,6 +1838,7 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		height uint64
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
 	return callStatus(symCudaMemset2D_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1809,6 +1859,7 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 		_0            [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
 	return callStatus(symCudaMemset3D_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1831,6 +1882,7 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 		stream CudaStream_t
 		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
 	return callStatus(symCudaMemsetAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1855,6 +1907,7 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
 	return callStatus(symCudaMemset2DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1876,6 +1929,7 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
 	return callStatus(symCudaMemset3DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1912,6 +1966,7 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 		symbol unsafe.Pointer
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, symbol: symbol}
 	return callStatus(symCudaGetSymbolAddress, unsafe.Pointer(args), &args.ret)
 }
@@ -1946,6 +2001,7 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 		symbol unsafe.Pointer
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{size: size, symbol: symbol}
 	return callStatus(symCudaGetSymbolSize, unsafe.Pointer(args), &args.ret)
 }
@@ -1970,6 +2026,7 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, location Cud
 		stream   CudaStream_t
 		_1       [3]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
 	return callStatus(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1994,6 +2051,7 @@ func CudaMemPrefetchBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count 
 		flags           uint64
 		stream          CudaStream_t
 		ret             CudaError_t
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, stream: stream}
 	return callStatus(symCudaMemPrefetchBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2017,6 +2075,7 @@ func CudaMemDiscardBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count u
 		stream CudaStream_t
 		_0     [3]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, stream: stream}
 	return callStatus(symCudaMemDiscardBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2042,6 +2101,7 @@ func CudaMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint
 		flags           uint64
 		stream          CudaStream_t
 		ret             CudaError_t
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, stream: stream}
 	return callStatus(symCudaMemDiscardAndPrefetchBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2082,6 +2142,7 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 		location_out        *CudaMemLocation
 		_0                  [3]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{devPtr: devPtr, size: size, summaryGranularity: summaryGranularity, samplingGranularity: samplingGranularity, location_out: location_out}
 	return callStatus(symCudaMemGetLocationInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -2150,6 +2211,7 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 		location CudaMemLocation
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
 	return callStatus(symCudaMemAdvise, unsafe.Pointer(args), &args.ret)
 }
@@ -2197,6 +2259,7 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 		count     uint64
 		_1        [3]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
 	return callStatus(symCudaMemRangeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -2238,6 +2301,7 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 		count         uint64
 		_0            [2]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
 	return callStatus(symCudaMemRangeGetAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -2302,6 +2366,7 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 		_0    [4]byte
 		_1    [4]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{dst: dst, src: src, count: count, kind: kind}
 	return callStatus(symCudaMemcpy, unsafe.Pointer(args), &args.ret)
 }
@@ -2356,6 +2421,7 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaMemcpyToSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -2410,6 +2476,7 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 		_0     [4]byte
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	return callStatus(symCudaMemcpyFromSymbol, unsafe.Pointer(args), &args.ret)
 }
@@ -2466,6 +2533,7 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 		_0     [4]byte
 		_1     [1]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2D, unsafe.Pointer(args), &args.ret)
 }
@@ -2522,6 +2590,7 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 		kind    CudaMemcpyKind
 		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DToArray, unsafe.Pointer(args), &args.ret)
 }
@@ -2578,6 +2647,7 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 		kind    CudaMemcpyKind
 		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DFromArray, unsafe.Pointer(args), &args.ret)
 }
@@ -2634,6 +2704,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 		kind       CudaMemcpyKind
 		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
 	return callStatus(symCudaMemcpy2DArrayToArray, unsafe.Pointer(args), &args.ret)
 }
@@ -2689,6 +2760,7 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 		p   *CudaMemcpy3DParms
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCudaMemcpy3D, unsafe.Pointer(args), &args.ret)
 }
@@ -2733,6 +2805,7 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 		p   *CudaMemcpy3DPeerParms
 		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCudaMemcpy3DPeer, unsafe.Pointer(args), &args.ret)
 }
@@ -2794,6 +2867,7 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 		numAttrs  uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, stream: stream}
 	return callStatus(symCudaMemcpyBatchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -2837,6 +2911,7 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, flags ui
 		stream CudaStream_t
 		_0     [4]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, stream: stream}
 	return callStatus(symCudaMemcpy3DBatchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -2880,6 +2955,7 @@ func CudaMemcpyWithAttributesAsync(dst unsafe.Pointer, src unsafe.Pointer, size 
 		stream CudaStream_t
 		_0     [3]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{dst: dst, src: src, size: size, attr: attr, stream: stream}
 	return callStatus(symCudaMemcpyWithAttributesAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -2917,6 +2993,7 @@ func CudaMemcpy3DWithAttributesAsync(op *CudaMemcpy3DBatchOp, flags uint64, stre
 		stream CudaStream_t
 		_0     [5]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{op: op, flags: flags, stream: stream}
 	return callStatus(symCudaMemcpy3DWithAttributesAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -2966,6 +3043,7 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 		count  uint64
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count}
 	return callStatus(symCudaMemset, unsafe.Pointer(args), &args.ret)
 }
@@ -3014,6 +3092,7 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 		height uint64
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
 	return callStatus(symCudaMemset2D, unsafe.Pointer(args), &args.ret)
 }
@@ -3053,6 +3132,7 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 		_0            [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
 	return callStatus(symCudaMemset3D, unsafe.Pointer(args), &args.ret)
 }
@@ -3120,6 +3200,7 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		stream CudaStream_t
 		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3177,6 +3258,7 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyToSymbolAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3234,6 +3316,7 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3290,6 +3373,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		_0     [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
+		_1     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3349,6 +3433,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DToArrayAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3408,6 +3493,7 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
 	return callStatus(symCudaMemcpy2DFromArrayAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3459,6 +3545,7 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
 	return callStatus(symCudaMemcpy3DAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3504,6 +3591,7 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 		stream CudaStream_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
 	return callStatus(symCudaMemcpy3DPeerAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3556,6 +3644,7 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 		stream CudaStream_t
 		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
 	return callStatus(symCudaMemsetAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3610,6 +3699,7 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		stream CudaStream_t
 		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
 	return callStatus(symCudaMemset2DAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3651,6 +3741,7 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
 	return callStatus(symCudaMemset3DAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3714,6 +3805,7 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemL
 		stream   CudaStream_t
 		_1       [3]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
 	return callStatus(symCudaMemPrefetchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3768,6 +3860,7 @@ func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint6
 		flags           uint64
 		stream          CudaStream_t
 		ret             CudaError_t
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, stream: stream}
 	return callStatus(symCudaMemPrefetchBatchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3815,6 +3908,7 @@ func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64
 		stream CudaStream_t
 		_0     [3]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, stream: stream}
 	return callStatus(symCudaMemDiscardBatchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -3864,6 +3958,7 @@ func CudaMemDiscardAndPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, c
 		flags           uint64
 		stream          CudaStream_t
 		ret             CudaError_t
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, stream: stream}
 	return callStatus(symCudaMemDiscardAndPrefetchBatchAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -52,6 +52,7 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 		dynamicSMemSize uint64
 		_1              [4]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize}
 	return callStatus(symCudaOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args), &args.ret)
 }
@@ -90,6 +91,7 @@ func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ un
 		_1              [4]byte
 		_2              [4]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{dynamicSmemSize: dynamicSmemSize, func_: func_, numBlocks: numBlocks, blockSize: blockSize}
 	return callStatus(symCudaOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args), &args.ret)
 }
@@ -136,6 +138,7 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 		_1              [4]byte
 		_2              [3]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize, flags: flags}
 	return callStatus(symCudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -179,6 +182,7 @@ func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Point
 		launchConfig *CudaLaunchConfig_t
 		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{clusterSize: clusterSize, func_: func_, launchConfig: launchConfig}
 	return callStatus(symCudaOccupancyMaxPotentialClusterSize, unsafe.Pointer(args), &args.ret)
 }
@@ -225,6 +229,7 @@ func CudaOccupancyMaxActiveClusters(numClusters *int32, func_ unsafe.Pointer, la
 		launchConfig *CudaLaunchConfig_t
 		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{numClusters: numClusters, func_: func_, launchConfig: launchConfig}
 	return callStatus(symCudaOccupancyMaxActiveClusters, unsafe.Pointer(args), &args.ret)
 }

@@ -35,6 +35,7 @@ func CudaGLSetGLDevice(device int32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{device: device}
 	return callStatus(symCudaGLSetGLDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -71,6 +72,7 @@ func CudaGLRegisterBufferObject(bufObj uint32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{bufObj: bufObj}
 	return callStatus(symCudaGLRegisterBufferObject, unsafe.Pointer(args), &args.ret)
 }
@@ -108,6 +110,7 @@ func CudaGLMapBufferObject(devPtr *unsafe.Pointer, bufObj uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, bufObj: bufObj}
 	return callStatus(symCudaGLMapBufferObject, unsafe.Pointer(args), &args.ret)
 }
@@ -143,6 +146,7 @@ func CudaGLUnmapBufferObject(bufObj uint32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{bufObj: bufObj}
 	return callStatus(symCudaGLUnmapBufferObject, unsafe.Pointer(args), &args.ret)
 }
@@ -177,6 +181,7 @@ func CudaGLUnregisterBufferObject(bufObj uint32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{bufObj: bufObj}
 	return callStatus(symCudaGLUnregisterBufferObject, unsafe.Pointer(args), &args.ret)
 }
@@ -216,6 +221,7 @@ func CudaGLSetBufferObjectMapFlags(bufObj uint32, flags CudaGLMapFlags) error {
 		_1     [4]byte
 		_2     [6]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{bufObj: bufObj, flags: flags}
 	return callStatus(symCudaGLSetBufferObjectMapFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -260,6 +266,7 @@ func CudaGLMapBufferObjectAsync(devPtr *unsafe.Pointer, bufObj uint32, stream Cu
 		stream CudaStream_t
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, bufObj: bufObj, stream: stream}
 	return callStatus(symCudaGLMapBufferObjectAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -302,6 +309,7 @@ func CudaGLUnmapBufferObjectAsync(bufObj uint32, stream CudaStream_t) error {
 		stream CudaStream_t
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{bufObj: bufObj, stream: stream}
 	return callStatus(symCudaGLUnmapBufferObjectAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -45,6 +45,7 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 		_1            [4]byte
 		_2            [5]uint64
 		ret           CudaError_t
+		_3            [4]byte
 	}{canAccessPeer: canAccessPeer, device: device, peerDevice: peerDevice}
 	return callStatus(symCudaDeviceCanAccessPeer, unsafe.Pointer(args), &args.ret)
 }
@@ -92,6 +93,7 @@ func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 		_1         [4]byte
 		_2         [6]uint64
 		ret        CudaError_t
+		_3         [4]byte
 	}{peerDevice: peerDevice, flags: flags}
 	return callStatus(symCudaDeviceEnablePeerAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -130,6 +132,7 @@ func CudaDeviceDisablePeerAccess(peerDevice int32) error {
 		_0         [4]byte
 		_1         [7]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{peerDevice: peerDevice}
 	return callStatus(symCudaDeviceDisablePeerAccess, unsafe.Pointer(args), &args.ret)
 }

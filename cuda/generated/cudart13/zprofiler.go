@@ -32,6 +32,7 @@ func CudaProfilerStart() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaProfilerStart, unsafe.Pointer(args), &args.ret)
 }
@@ -62,6 +63,7 @@ func CudaProfilerStop() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaProfilerStop, unsafe.Pointer(args), &args.ret)
 }

@@ -50,6 +50,7 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 		pStream *CudaStream_t
 		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{pStream: pStream}
 	return callStatus(symCudaStreamCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -117,6 +118,7 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{pStream: pStream, flags: flags}
 	return callStatus(symCudaStreamCreateWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -183,6 +185,7 @@ func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority 
 		_1       [4]byte
 		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{pStream: pStream, flags: flags, priority: priority}
 	return callStatus(symCudaStreamCreateWithPriority, unsafe.Pointer(args), &args.ret)
 }
@@ -202,6 +205,7 @@ func CudaStreamGetPriority_ptsz(hStream CudaStream_t, priority *int32) error {
 		priority *int32
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
 	return callStatus(symCudaStreamGetPriority_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -222,6 +226,7 @@ func CudaStreamGetFlags_ptsz(hStream CudaStream_t, flags *uint32) error {
 		flags   *uint32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
 	return callStatus(symCudaStreamGetFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -241,6 +246,7 @@ func CudaStreamGetId_ptsz(hStream CudaStream_t, streamId *uint64) error {
 		streamId *uint64
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
 	return callStatus(symCudaStreamGetId_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -260,6 +266,7 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 		device  *int32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, device: device}
 	return callStatus(symCudaStreamGetDevice_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -291,6 +298,7 @@ func CudaCtxResetPersistingL2Cache() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaCtxResetPersistingL2Cache, unsafe.Pointer(args), &args.ret)
 }
@@ -310,6 +318,7 @@ func CudaStreamCopyAttributes_ptsz(dst CudaStream_t, src CudaStream_t) error {
 		src CudaStream_t
 		_0  [6]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{dst: dst, src: src}
 	return callStatus(symCudaStreamCopyAttributes_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -331,6 +340,7 @@ func CudaStreamGetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 		value_out *CudaLaunchAttributeValue
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	return callStatus(symCudaStreamGetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -352,6 +362,7 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 		value   *CudaLaunchAttributeValue
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
 	return callStatus(symCudaStreamSetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -411,6 +422,7 @@ func CudaStreamDestroy(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -433,6 +445,7 @@ func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, event: event, flags: flags}
 	return callStatus(symCudaStreamWaitEvent_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -459,6 +472,7 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
 	return callStatus(symCudaStreamAddCallback_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -478,6 +492,7 @@ func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamSynchronize_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -496,6 +511,7 @@ func CudaStreamQuery_ptsz(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamQuery_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -519,6 +535,7 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
 	return callStatus(symCudaStreamAttachMemAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -540,6 +557,7 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, mode: mode}
 	return callStatus(symCudaStreamBeginCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -563,6 +581,7 @@ func CudaStreamBeginRecaptureToGraph_ptsz(stream CudaStream_t, mode CudaStreamCa
 		callbackData *CudaGraphRecaptureCallbackData
 		_1           [4]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{stream: stream, mode: mode, graph: graph, callbackData: callbackData}
 	return callStatus(symCudaStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -587,6 +606,7 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 		_0              [4]byte
 		_1              [2]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	return callStatus(symCudaStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -653,6 +673,7 @@ func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 		mode *CudaStreamCaptureMode
 		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{mode: mode}
 	return callStatus(symCudaThreadExchangeStreamCaptureMode, unsafe.Pointer(args), &args.ret)
 }
@@ -672,6 +693,7 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 		pGraph *CudaGraph_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream, pGraph: pGraph}
 	return callStatus(symCudaStreamEndCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -692,6 +714,7 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 		pCaptureStatus *CudaStreamCaptureStatus
 		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
 	return callStatus(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -717,6 +740,7 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 		numDependencies_out *uint64
 		_0                  [1]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -741,6 +765,7 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 		_0              [4]byte
 		_1              [3]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCudaStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -799,6 +824,7 @@ func CudaStreamQuery(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamQuery, unsafe.Pointer(args), &args.ret)
 }
@@ -848,6 +874,7 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 		device  *int32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, device: device}
 	return callStatus(symCudaStreamGetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -898,6 +925,7 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 		flags   *uint32
 		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
 	return callStatus(symCudaStreamGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -949,6 +977,7 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 		streamId *uint64
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
 	return callStatus(symCudaStreamGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -999,6 +1028,7 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 		priority *int32
 		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
 	return callStatus(symCudaStreamGetPriority, unsafe.Pointer(args), &args.ret)
 }
@@ -1068,6 +1098,7 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, event: event, flags: flags}
 	return callStatus(symCudaStreamWaitEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1155,6 +1186,7 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
 	return callStatus(symCudaStreamAddCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -1227,6 +1259,7 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
 	return callStatus(symCudaStreamAttachMemAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1287,6 +1320,7 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 		stream CudaStream_t
 		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
 	return callStatus(symCudaStreamSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -1351,6 +1385,7 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, mode: mode}
 	return callStatus(symCudaStreamBeginCapture, unsafe.Pointer(args), &args.ret)
 }
@@ -1399,6 +1434,7 @@ func CudaStreamBeginRecaptureToGraph(stream CudaStream_t, mode CudaStreamCapture
 		callbackData *CudaGraphRecaptureCallbackData
 		_1           [4]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{stream: stream, mode: mode, graph: graph, callbackData: callbackData}
 	return callStatus(symCudaStreamBeginRecaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -1459,6 +1495,7 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 		_0              [4]byte
 		_1              [2]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	return callStatus(symCudaStreamBeginCaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -1516,6 +1553,7 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 		pGraph *CudaGraph_t
 		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream, pGraph: pGraph}
 	return callStatus(symCudaStreamEndCapture, unsafe.Pointer(args), &args.ret)
 }
@@ -1562,6 +1600,7 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 		pCaptureStatus *CudaStreamCaptureStatus
 		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
 	return callStatus(symCudaStreamIsCapturing, unsafe.Pointer(args), &args.ret)
 }
@@ -1630,6 +1669,7 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 		numDependencies_out *uint64
 		_0                  [1]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCudaStreamGetCaptureInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1682,6 +1722,7 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 		_0              [4]byte
 		_1              [3]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCudaStreamUpdateCaptureDependencies, unsafe.Pointer(args), &args.ret)
 }
@@ -1725,6 +1766,7 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 		src CudaStream_t
 		_0  [6]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{dst: dst, src: src}
 	return callStatus(symCudaStreamCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -1772,6 +1814,7 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 		value_out *CudaLaunchAttributeValue
 		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	return callStatus(symCudaStreamGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1827,6 +1870,7 @@ func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 		value   *CudaLaunchAttributeValue
 		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
 	return callStatus(symCudaStreamSetAttribute, unsafe.Pointer(args), &args.ret)
 }

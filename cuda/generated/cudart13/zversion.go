@@ -39,6 +39,7 @@ func CudaDriverGetVersion(driverVersion *int32) error {
 		driverVersion *int32
 		_0            [7]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{driverVersion: driverVersion}
 	return callStatus(symCudaDriverGetVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -72,6 +73,7 @@ func CudaRuntimeGetVersion(runtimeVersion *int32) error {
 		runtimeVersion *int32
 		_0             [7]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{runtimeVersion: runtimeVersion}
 	return callStatus(symCudaRuntimeGetVersion, unsafe.Pointer(args), &args.ret)
 }

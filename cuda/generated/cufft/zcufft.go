@@ -51,6 +51,7 @@ func CufftPlan1d(plan *CufftHandle, nx int32, type_ CufftType, batch int32) erro
 		_2    [4]byte
 		_3    [4]uint64
 		ret   CufftResult
+		_4    [4]byte
 	}{plan: plan, nx: nx, type_: type_, batch: batch}
 	return callStatus(symCufftPlan1d, unsafe.Pointer(args), &args.ret)
 }
@@ -94,6 +95,7 @@ func CufftPlan2d(plan *CufftHandle, nx int32, ny int32, type_ CufftType) error {
 		_2    [4]byte
 		_3    [4]uint64
 		ret   CufftResult
+		_4    [4]byte
 	}{plan: plan, nx: nx, ny: ny, type_: type_}
 	return callStatus(symCufftPlan2d, unsafe.Pointer(args), &args.ret)
 }
@@ -139,6 +141,7 @@ func CufftPlan3d(plan *CufftHandle, nx int32, ny int32, nz int32, type_ CufftTyp
 		_3    [4]byte
 		_4    [3]uint64
 		ret   CufftResult
+		_5    [4]byte
 	}{plan: plan, nx: nx, ny: ny, nz: nz, type_: type_}
 	return callStatus(symCufftPlan3d, unsafe.Pointer(args), &args.ret)
 }
@@ -213,6 +216,7 @@ func CufftPlanMany(plan *CufftHandle, rank int32, n *int32, inembed *int32, istr
 		batch   int32
 		_6      [4]byte
 		ret     CufftResult
+		_7      [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch}
 	return callStatus(symCufftPlanMany, unsafe.Pointer(args), &args.ret)
 }
@@ -260,6 +264,7 @@ func CufftMakePlan1d(plan CufftHandle, nx int32, type_ CufftType, batch int32, w
 		workSize *uint64
 		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{plan: plan, nx: nx, type_: type_, batch: batch, workSize: workSize}
 	return callStatus(symCufftMakePlan1d, unsafe.Pointer(args), &args.ret)
 }
@@ -305,6 +310,7 @@ func CufftMakePlan2d(plan CufftHandle, nx int32, ny int32, type_ CufftType, work
 		workSize *uint64
 		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{plan: plan, nx: nx, ny: ny, type_: type_, workSize: workSize}
 	return callStatus(symCufftMakePlan2d, unsafe.Pointer(args), &args.ret)
 }
@@ -354,6 +360,7 @@ func CufftMakePlan3d(plan CufftHandle, nx int32, ny int32, nz int32, type_ Cufft
 		workSize *uint64
 		_5       [2]uint64
 		ret      CufftResult
+		_6       [4]byte
 	}{plan: plan, nx: nx, ny: ny, nz: nz, type_: type_, workSize: workSize}
 	return callStatus(symCufftMakePlan3d, unsafe.Pointer(args), &args.ret)
 }
@@ -420,6 +427,7 @@ func CufftMakePlanMany(plan CufftHandle, rank int32, n *int32, inembed *int32, i
 		_7       [4]byte
 		workSize *uint64
 		ret      CufftResult
+		_8       [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workSize: workSize}
 	return callStatus(symCufftMakePlanMany, unsafe.Pointer(args), &args.ret)
 }
@@ -481,6 +489,7 @@ func CufftMakePlanMany64(plan CufftHandle, rank int32, n *int64, inembed *int64,
 		batch    int64
 		workSize *uint64
 		ret      CufftResult
+		_3       [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workSize: workSize}
 	return callStatus(symCufftMakePlanMany64, unsafe.Pointer(args), &args.ret)
 }
@@ -536,6 +545,7 @@ func CufftGetSizeMany64(plan CufftHandle, rank int32, n *int64, inembed *int64, 
 		batch    int64
 		workSize *uint64
 		ret      CufftResult
+		_3       [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workSize: workSize}
 	return callStatus(symCufftGetSizeMany64, unsafe.Pointer(args), &args.ret)
 }
@@ -577,6 +587,7 @@ func CufftEstimate1d(nx int32, type_ CufftType, batch int32, workSize *uint64) e
 		workSize *uint64
 		_3       [4]uint64
 		ret      CufftResult
+		_4       [4]byte
 	}{nx: nx, type_: type_, batch: batch, workSize: workSize}
 	return callStatus(symCufftEstimate1d, unsafe.Pointer(args), &args.ret)
 }
@@ -615,6 +626,7 @@ func CufftEstimate2d(nx int32, ny int32, type_ CufftType, workSize *uint64) erro
 		workSize *uint64
 		_3       [4]uint64
 		ret      CufftResult
+		_4       [4]byte
 	}{nx: nx, ny: ny, type_: type_, workSize: workSize}
 	return callStatus(symCufftEstimate2d, unsafe.Pointer(args), &args.ret)
 }
@@ -656,6 +668,7 @@ func CufftEstimate3d(nx int32, ny int32, nz int32, type_ CufftType, workSize *ui
 		workSize *uint64
 		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{nx: nx, ny: ny, nz: nz, type_: type_, workSize: workSize}
 	return callStatus(symCufftEstimate3d, unsafe.Pointer(args), &args.ret)
 }
@@ -711,6 +724,7 @@ func CufftEstimateMany(rank int32, n *int32, inembed *int32, istride int32, idis
 		_6       [4]byte
 		workSize *uint64
 		ret      CufftResult
+		_7       [4]byte
 	}{rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workSize: workSize}
 	return callStatus(symCufftEstimateMany, unsafe.Pointer(args), &args.ret)
 }
@@ -743,6 +757,7 @@ func CufftCreate(handle *CufftHandle) error {
 		handle *CufftHandle
 		_0     [7]uint64
 		ret    CufftResult
+		_1     [4]byte
 	}{handle: handle}
 	return callStatus(symCufftCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -788,6 +803,7 @@ func CufftGetSize1d(handle CufftHandle, nx int32, type_ CufftType, batch int32, 
 		workSize *uint64
 		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{handle: handle, nx: nx, type_: type_, batch: batch, workSize: workSize}
 	return callStatus(symCufftGetSize1d, unsafe.Pointer(args), &args.ret)
 }
@@ -829,6 +845,7 @@ func CufftGetSize2d(handle CufftHandle, nx int32, ny int32, type_ CufftType, wor
 		workSize *uint64
 		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{handle: handle, nx: nx, ny: ny, type_: type_, workSize: workSize}
 	return callStatus(symCufftGetSize2d, unsafe.Pointer(args), &args.ret)
 }
@@ -873,6 +890,7 @@ func CufftGetSize3d(handle CufftHandle, nx int32, ny int32, nz int32, type_ Cuff
 		workSize *uint64
 		_5       [2]uint64
 		ret      CufftResult
+		_6       [4]byte
 	}{handle: handle, nx: nx, ny: ny, nz: nz, type_: type_, workSize: workSize}
 	return callStatus(symCufftGetSize3d, unsafe.Pointer(args), &args.ret)
 }
@@ -932,6 +950,7 @@ func CufftGetSizeMany(handle CufftHandle, rank int32, n *int32, inembed *int32, 
 		_7       [4]byte
 		workArea *uint64
 		ret      CufftResult
+		_8       [4]byte
 	}{handle: handle, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workArea: workArea}
 	return callStatus(symCufftGetSizeMany, unsafe.Pointer(args), &args.ret)
 }
@@ -965,6 +984,7 @@ func CufftGetSize(handle CufftHandle, workSize *uint64) error {
 		workSize *uint64
 		_1       [6]uint64
 		ret      CufftResult
+		_2       [4]byte
 	}{handle: handle, workSize: workSize}
 	return callStatus(symCufftGetSize, unsafe.Pointer(args), &args.ret)
 }
@@ -1003,6 +1023,7 @@ func CufftSetWorkArea(plan CufftHandle, workArea unsafe.Pointer) error {
 		workArea unsafe.Pointer
 		_1       [6]uint64
 		ret      CufftResult
+		_2       [4]byte
 	}{plan: plan, workArea: workArea}
 	return callStatus(symCufftSetWorkArea, unsafe.Pointer(args), &args.ret)
 }
@@ -1036,6 +1057,7 @@ func CufftSetAutoAllocation(plan CufftHandle, autoAllocate int32) error {
 		_1           [4]byte
 		_2           [6]uint64
 		ret          CufftResult
+		_3           [4]byte
 	}{plan: plan, autoAllocate: autoAllocate}
 	return callStatus(symCufftSetAutoAllocation, unsafe.Pointer(args), &args.ret)
 }
@@ -1083,6 +1105,7 @@ func CufftExecC2C(plan CufftHandle, idata *CufftComplex, odata *CufftComplex, di
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, idata: idata, odata: odata, direction: direction}
 	return callStatus(symCufftExecC2C, unsafe.Pointer(args), &args.ret)
 }
@@ -1124,6 +1147,7 @@ func CufftExecR2C(plan CufftHandle, idata *CufftReal, odata *CufftComplex) error
 		odata *CufftComplex
 		_1    [5]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{plan: plan, idata: idata, odata: odata}
 	return callStatus(symCufftExecR2C, unsafe.Pointer(args), &args.ret)
 }
@@ -1168,6 +1192,7 @@ func CufftExecC2R(plan CufftHandle, idata *CufftComplex, odata *CufftReal) error
 		odata *CufftReal
 		_1    [5]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{plan: plan, idata: idata, odata: odata}
 	return callStatus(symCufftExecC2R, unsafe.Pointer(args), &args.ret)
 }
@@ -1215,6 +1240,7 @@ func CufftExecZ2Z(plan CufftHandle, idata *CufftDoubleComplex, odata *CufftDoubl
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, idata: idata, odata: odata, direction: direction}
 	return callStatus(symCufftExecZ2Z, unsafe.Pointer(args), &args.ret)
 }
@@ -1256,6 +1282,7 @@ func CufftExecD2Z(plan CufftHandle, idata *CufftDoubleReal, odata *CufftDoubleCo
 		odata *CufftDoubleComplex
 		_1    [5]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{plan: plan, idata: idata, odata: odata}
 	return callStatus(symCufftExecD2Z, unsafe.Pointer(args), &args.ret)
 }
@@ -1300,6 +1327,7 @@ func CufftExecZ2D(plan CufftHandle, idata *CufftDoubleComplex, odata *CufftDoubl
 		odata *CufftDoubleReal
 		_1    [5]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{plan: plan, idata: idata, odata: odata}
 	return callStatus(symCufftExecZ2D, unsafe.Pointer(args), &args.ret)
 }
@@ -1335,6 +1363,7 @@ func CufftSetStream(plan CufftHandle, stream driver.CUstream) error {
 		stream driver.CUstream
 		_1     [6]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, stream: stream}
 	return callStatus(symCufftSetStream, unsafe.Pointer(args), &args.ret)
 }
@@ -1367,6 +1396,7 @@ func CufftDestroy(plan CufftHandle) error {
 		_0   [4]byte
 		_1   [7]uint64
 		ret  CufftResult
+		_2   [4]byte
 	}{plan: plan}
 	return callStatus(symCufftDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -1396,6 +1426,7 @@ func CufftGetVersion(version *int32) error {
 		version *int32
 		_0      [7]uint64
 		ret     CufftResult
+		_1      [4]byte
 	}{version: version}
 	return callStatus(symCufftGetVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -1426,6 +1457,7 @@ func CufftGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) erro
 		value *int32
 		_1    [6]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{type_: type_, value: value}
 	return callStatus(symCufftGetProperty, unsafe.Pointer(args), &args.ret)
 }
@@ -1459,6 +1491,7 @@ func CufftSetPlanPropertyInt64(plan CufftHandle, property CufftProperty, inputVa
 		inputValueInt int64
 		_2            [5]uint64
 		ret           CufftResult
+		_3            [4]byte
 	}{plan: plan, property: property, inputValueInt: inputValueInt}
 	return callStatus(symCufftSetPlanPropertyInt64, unsafe.Pointer(args), &args.ret)
 }
@@ -1492,6 +1525,7 @@ func CufftGetPlanPropertyInt64(plan CufftHandle, property CufftProperty, returnP
 		returnPtrValue *int64
 		_2             [5]uint64
 		ret            CufftResult
+		_3             [4]byte
 	}{plan: plan, property: property, returnPtrValue: returnPtrValue}
 	return callStatus(symCufftGetPlanPropertyInt64, unsafe.Pointer(args), &args.ret)
 }
@@ -1523,6 +1557,7 @@ func CufftResetPlanProperty(plan CufftHandle, property CufftProperty) error {
 		_1       [4]byte
 		_2       [6]uint64
 		ret      CufftResult
+		_3       [4]byte
 	}{plan: plan, property: property}
 	return callStatus(symCufftResetPlanProperty, unsafe.Pointer(args), &args.ret)
 }

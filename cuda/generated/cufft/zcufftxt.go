@@ -45,6 +45,7 @@ func CufftXtSetGPUs(handle CufftHandle, nGPUs int32, whichGPUs *int32) error {
 		whichGPUs *int32
 		_2        [5]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{handle: handle, nGPUs: nGPUs, whichGPUs: whichGPUs}
 	return callStatus(symCufftXtSetGPUs, unsafe.Pointer(args), &args.ret)
 }
@@ -85,6 +86,7 @@ func CufftXtMalloc(plan CufftHandle, descriptor **CudaLibXtDesc, format CufftXtS
 		_1         [4]byte
 		_2         [5]uint64
 		ret        CufftResult
+		_3         [4]byte
 	}{plan: plan, descriptor: descriptor, format: format}
 	return callStatus(symCufftXtMalloc, unsafe.Pointer(args), &args.ret)
 }
@@ -128,6 +130,7 @@ func CufftXtMemcpy(plan CufftHandle, dstPointer unsafe.Pointer, srcPointer unsaf
 		_1         [4]byte
 		_2         [4]uint64
 		ret        CufftResult
+		_3         [4]byte
 	}{plan: plan, dstPointer: dstPointer, srcPointer: srcPointer, type_: type_}
 	return callStatus(symCufftXtMemcpy, unsafe.Pointer(args), &args.ret)
 }
@@ -155,6 +158,7 @@ func CufftXtFree(descriptor *CudaLibXtDesc) error {
 		descriptor *CudaLibXtDesc
 		_0         [7]uint64
 		ret        CufftResult
+		_1         [4]byte
 	}{descriptor: descriptor}
 	return callStatus(symCufftXtFree, unsafe.Pointer(args), &args.ret)
 }
@@ -191,6 +195,7 @@ func CufftXtSetWorkArea(plan CufftHandle, workArea *unsafe.Pointer) error {
 		workArea *unsafe.Pointer
 		_1       [6]uint64
 		ret      CufftResult
+		_2       [4]byte
 	}{plan: plan, workArea: workArea}
 	return callStatus(symCufftXtSetWorkArea, unsafe.Pointer(args), &args.ret)
 }
@@ -234,6 +239,7 @@ func CufftXtExecDescriptorC2C(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, input: input, output: output, direction: direction}
 	return callStatus(symCufftXtExecDescriptorC2C, unsafe.Pointer(args), &args.ret)
 }
@@ -272,6 +278,7 @@ func CufftXtExecDescriptorR2C(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 		output *CudaLibXtDesc
 		_1     [5]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, input: input, output: output}
 	return callStatus(symCufftXtExecDescriptorR2C, unsafe.Pointer(args), &args.ret)
 }
@@ -310,6 +317,7 @@ func CufftXtExecDescriptorC2R(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 		output *CudaLibXtDesc
 		_1     [5]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, input: input, output: output}
 	return callStatus(symCufftXtExecDescriptorC2R, unsafe.Pointer(args), &args.ret)
 }
@@ -353,6 +361,7 @@ func CufftXtExecDescriptorZ2Z(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, input: input, output: output, direction: direction}
 	return callStatus(symCufftXtExecDescriptorZ2Z, unsafe.Pointer(args), &args.ret)
 }
@@ -391,6 +400,7 @@ func CufftXtExecDescriptorD2Z(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 		output *CudaLibXtDesc
 		_1     [5]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, input: input, output: output}
 	return callStatus(symCufftXtExecDescriptorD2Z, unsafe.Pointer(args), &args.ret)
 }
@@ -429,6 +439,7 @@ func CufftXtExecDescriptorZ2D(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 		output *CudaLibXtDesc
 		_1     [5]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, input: input, output: output}
 	return callStatus(symCufftXtExecDescriptorZ2D, unsafe.Pointer(args), &args.ret)
 }
@@ -465,6 +476,7 @@ func CufftXtQueryPlan(plan CufftHandle, queryStruct unsafe.Pointer, queryType Cu
 		_1          [4]byte
 		_2          [5]uint64
 		ret         CufftResult
+		_3          [4]byte
 	}{plan: plan, queryStruct: queryStruct, queryType: queryType}
 	return callStatus(symCufftXtQueryPlan, unsafe.Pointer(args), &args.ret)
 }
@@ -505,6 +517,7 @@ func CufftXtSetCallback(plan CufftHandle, callback_routine *unsafe.Pointer, cbTy
 		caller_info      *unsafe.Pointer
 		_2               [4]uint64
 		ret              CufftResult
+		_3               [4]byte
 	}{plan: plan, callback_routine: callback_routine, cbType: cbType, caller_info: caller_info}
 	return callStatus(symCufftXtSetCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -537,6 +550,7 @@ func CufftXtClearCallback(plan CufftHandle, cbType CufftXtCallbackType) error {
 		_1     [4]byte
 		_2     [6]uint64
 		ret    CufftResult
+		_3     [4]byte
 	}{plan: plan, cbType: cbType}
 	return callStatus(symCufftXtClearCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -573,6 +587,7 @@ func CufftXtSetCallbackSharedSize(plan CufftHandle, cbType CufftXtCallbackType, 
 		sharedSize uint64
 		_2         [5]uint64
 		ret        CufftResult
+		_3         [4]byte
 	}{plan: plan, cbType: cbType, sharedSize: sharedSize}
 	return callStatus(symCufftXtSetCallbackSharedSize, unsafe.Pointer(args), &args.ret)
 }
@@ -627,6 +642,7 @@ func CufftXtSetJITCallback(plan CufftHandle, lto_callback_symbol_name *byte, lto
 		caller_info              *unsafe.Pointer
 		_2                       [2]uint64
 		ret                      CufftResult
+		_3                       [4]byte
 	}{plan: plan, lto_callback_symbol_name: lto_callback_symbol_name, lto_callback_fatbin: lto_callback_fatbin, lto_callback_fatbin_size: lto_callback_fatbin_size, type_: type_, caller_info: caller_info}
 	return callStatus(symCufftXtSetJITCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -703,6 +719,7 @@ func CufftXtMakePlanMany(plan CufftHandle, rank int32, n *int64, inembed *int64,
 		executiontype librarytypes.CudaDataType
 		_4            [4]byte
 		ret           CufftResult
+		_5            [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, inputtype: inputtype, onembed: onembed, ostride: ostride, odist: odist, outputtype: outputtype, batch: batch, workSize: workSize, executiontype: executiontype}
 	return callStatus(symCufftXtMakePlanMany, unsafe.Pointer(args), &args.ret)
 }
@@ -765,6 +782,7 @@ func CufftXtGetSizeMany(plan CufftHandle, rank int32, n *int64, inembed *int64, 
 		executiontype librarytypes.CudaDataType
 		_4            [4]byte
 		ret           CufftResult
+		_5            [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, inputtype: inputtype, onembed: onembed, ostride: ostride, odist: odist, outputtype: outputtype, batch: batch, workSize: workSize, executiontype: executiontype}
 	return callStatus(symCufftXtGetSizeMany, unsafe.Pointer(args), &args.ret)
 }
@@ -807,6 +825,7 @@ func CufftXtExec(plan CufftHandle, input unsafe.Pointer, output unsafe.Pointer, 
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, input: input, output: output, direction: direction}
 	return callStatus(symCufftXtExec, unsafe.Pointer(args), &args.ret)
 }
@@ -847,6 +866,7 @@ func CufftXtExecDescriptor(plan CufftHandle, input *CudaLibXtDesc, output *CudaL
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, input: input, output: output, direction: direction}
 	return callStatus(symCufftXtExecDescriptor, unsafe.Pointer(args), &args.ret)
 }
@@ -884,6 +904,7 @@ func CufftXtSetWorkAreaPolicy(plan CufftHandle, policy CufftXtWorkAreaPolicy, wo
 		workSize *uint64
 		_2       [5]uint64
 		ret      CufftResult
+		_3       [4]byte
 	}{plan: plan, policy: policy, workSize: workSize}
 	return callStatus(symCufftXtSetWorkAreaPolicy, unsafe.Pointer(args), &args.ret)
 }

@@ -28,6 +28,7 @@ func CuptiGetTimestamp(timestamp *uint64) error {
 		timestamp *uint64
 		_0        [7]uint64
 		ret       CUptiResult
+		_1        [4]byte
 	}{timestamp: timestamp}
 	return callStatus(symCuptiGetTimestamp, unsafe.Pointer(args), &args.ret)
 }
@@ -53,6 +54,7 @@ func CuptiGetContextId(context driver.CUcontext, contextId *uint32) error {
 		contextId *uint32
 		_0        [6]uint64
 		ret       CUptiResult
+		_1        [4]byte
 	}{context: context, contextId: contextId}
 	return callStatus(symCuptiGetContextId, unsafe.Pointer(args), &args.ret)
 }
@@ -86,6 +88,7 @@ func CuptiGetStreamIdEx(context driver.CUcontext, stream driver.CUstream, perThr
 		streamId        *uint32
 		_1              [4]uint64
 		ret             CUptiResult
+		_2              [4]byte
 	}{context: context, stream: stream, perThreadStream: perThreadStream, streamId: streamId}
 	return callStatus(symCuptiGetStreamIdEx, unsafe.Pointer(args), &args.ret)
 }
@@ -114,6 +117,7 @@ func CuptiActivityEnable(kind CUpti_ActivityKind) error {
 		_0   [4]byte
 		_1   [7]uint64
 		ret  CUptiResult
+		_2   [4]byte
 	}{kind: kind}
 	return callStatus(symCuptiActivityEnable, unsafe.Pointer(args), &args.ret)
 }
@@ -139,6 +143,7 @@ func CuptiActivityDisable(kind CUpti_ActivityKind) error {
 		_0   [4]byte
 		_1   [7]uint64
 		ret  CUptiResult
+		_2   [4]byte
 	}{kind: kind}
 	return callStatus(symCuptiActivityDisable, unsafe.Pointer(args), &args.ret)
 }
@@ -169,6 +174,7 @@ func CuptiActivityGetNumDroppedRecords(context driver.CUcontext, streamId uint32
 		dropped  *uint64
 		_1       [5]uint64
 		ret      CUptiResult
+		_2       [4]byte
 	}{context: context, streamId: streamId, dropped: dropped}
 	return callStatus(symCuptiActivityGetNumDroppedRecords, unsafe.Pointer(args), &args.ret)
 }
@@ -200,6 +206,7 @@ func CuptiActivityGetNextRecord(buffer *uint8, validBufferSizeBytes uint64, reco
 		record               **CUpti_Activity
 		_0                   [5]uint64
 		ret                  CUptiResult
+		_1                   [4]byte
 	}{buffer: buffer, validBufferSizeBytes: validBufferSizeBytes, record: record}
 	return callStatus(symCuptiActivityGetNextRecord, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +238,7 @@ func CuptiActivityRegisterCallbacks(funcBufferRequested CUpti_BuffersCallbackReq
 		funcBufferCompleted CUpti_BuffersCallbackCompleteFunc
 		_0                  [6]uint64
 		ret                 CUptiResult
+		_1                  [4]byte
 	}{funcBufferRequested: funcBufferRequested, funcBufferCompleted: funcBufferCompleted}
 	return callStatus(symCuptiActivityRegisterCallbacks, unsafe.Pointer(args), &args.ret)
 }
@@ -256,6 +264,7 @@ func CuptiActivityFlushAll(flag uint32) error {
 		_0   [4]byte
 		_1   [7]uint64
 		ret  CUptiResult
+		_2   [4]byte
 	}{flag: flag}
 	return callStatus(symCuptiActivityFlushAll, unsafe.Pointer(args), &args.ret)
 }
@@ -279,6 +288,7 @@ func CuptiSetThreadIdType(type_ CUpti_ActivityThreadIdType) error {
 		_0    [4]byte
 		_1    [7]uint64
 		ret   CUptiResult
+		_2    [4]byte
 	}{type_: type_}
 	return callStatus(symCuptiSetThreadIdType, unsafe.Pointer(args), &args.ret)
 }
@@ -298,6 +308,7 @@ func CuptiFinalize() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CUptiResult
+		_1  [4]byte
 	}{}
 	return callStatus(symCuptiFinalize, unsafe.Pointer(args), &args.ret)
 }
@@ -326,6 +337,7 @@ func CuptiActivityEnableDriverApi(cbid CUpti_CallbackId, enable uint8) error {
 		_1     [7]byte
 		_2     [6]uint64
 		ret    CUptiResult
+		_3     [4]byte
 	}{cbid: cbid, enable: enable}
 	return callStatus(symCuptiActivityEnableDriverApi, unsafe.Pointer(args), &args.ret)
 }

@@ -38,6 +38,7 @@ func CuptiSubscribe(subscriber *CUpti_SubscriberHandle, callback CUpti_CallbackF
 		userdata   unsafe.Pointer
 		_0         [5]uint64
 		ret        CUptiResult
+		_1         [4]byte
 	}{subscriber: subscriber, callback: callback, userdata: userdata}
 	return callStatus(symCuptiSubscribe, unsafe.Pointer(args), &args.ret)
 }
@@ -60,6 +61,7 @@ func CuptiUnsubscribe(subscriber CUpti_SubscriberHandle) error {
 		subscriber CUpti_SubscriberHandle
 		_0         [7]uint64
 		ret        CUptiResult
+		_1         [4]byte
 	}{subscriber: subscriber}
 	return callStatus(symCuptiUnsubscribe, unsafe.Pointer(args), &args.ret)
 }
@@ -88,6 +90,7 @@ func CuptiGetCallbackName(domain CUpti_CallbackDomain, cbid uint32, name **byte)
 		name   **byte
 		_2     [5]uint64
 		ret    CUptiResult
+		_3     [4]byte
 	}{domain: domain, cbid: cbid, name: name}
 	return callStatus(symCuptiGetCallbackName, unsafe.Pointer(args), &args.ret)
 }

@@ -23,6 +23,7 @@ func CuptiGetErrorMessage(result CUptiResult, str **byte) error {
 		str    **byte
 		_1     [6]uint64
 		ret    CUptiResult
+		_2     [4]byte
 	}{result: result, str: str}
 	return callStatus(symCuptiGetErrorMessage, unsafe.Pointer(args), &args.ret)
 }

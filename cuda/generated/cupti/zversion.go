@@ -21,6 +21,7 @@ func CuptiGetVersion(version *uint32) error {
 		version *uint32
 		_0      [7]uint64
 		ret     CUptiResult
+		_1      [4]byte
 	}{version: version}
 	return callStatus(symCuptiGetVersion, unsafe.Pointer(args), &args.ret)
 }

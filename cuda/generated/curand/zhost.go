@@ -41,6 +41,7 @@ func CurandCreateGenerator(generator *CurandGenerator_t, rng_type CurandRngType_
 		_0        [4]byte
 		_1        [6]uint64
 		ret       CurandStatus_t
+		_2        [4]byte
 	}{generator: generator, rng_type: rng_type}
 	return callStatus(symCurandCreateGenerator, unsafe.Pointer(args), &args.ret)
 }
@@ -78,6 +79,7 @@ func CurandCreateGeneratorHost(generator *CurandGenerator_t, rng_type CurandRngT
 		_0        [4]byte
 		_1        [6]uint64
 		ret       CurandStatus_t
+		_2        [4]byte
 	}{generator: generator, rng_type: rng_type}
 	return callStatus(symCurandCreateGeneratorHost, unsafe.Pointer(args), &args.ret)
 }
@@ -106,6 +108,7 @@ func CurandDestroyGenerator(generator CurandGenerator_t) error {
 		generator CurandGenerator_t
 		_0        [7]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator}
 	return callStatus(symCurandDestroyGenerator, unsafe.Pointer(args), &args.ret)
 }
@@ -135,6 +138,7 @@ func CurandGetVersion(version *int32) error {
 		version *int32
 		_0      [7]uint64
 		ret     CurandStatus_t
+		_1      [4]byte
 	}{version: version}
 	return callStatus(symCurandGetVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -164,6 +168,7 @@ func CurandGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) err
 		value *int32
 		_1    [6]uint64
 		ret   CurandStatus_t
+		_2    [4]byte
 	}{type_: type_, value: value}
 	return callStatus(symCurandGetProperty, unsafe.Pointer(args), &args.ret)
 }
@@ -196,6 +201,7 @@ func CurandSetStream(generator CurandGenerator_t, stream driver.CUstream) error 
 		stream    driver.CUstream
 		_0        [6]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, stream: stream}
 	return callStatus(symCurandSetStream, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +237,7 @@ func CurandSetPseudoRandomGeneratorSeed(generator CurandGenerator_t, seed uint64
 		seed      uint64
 		_0        [6]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, seed: seed}
 	return callStatus(symCurandSetPseudoRandomGeneratorSeed, unsafe.Pointer(args), &args.ret)
 }
@@ -266,6 +273,7 @@ func CurandSetGeneratorOffset(generator CurandGenerator_t, offset uint64) error 
 		offset    uint64
 		_0        [6]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, offset: offset}
 	return callStatus(symCurandSetGeneratorOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -298,6 +306,7 @@ func CurandSetGeneratorOrdering(generator CurandGenerator_t, order CurandOrderin
 		_0        [4]byte
 		_1        [6]uint64
 		ret       CurandStatus_t
+		_2        [4]byte
 	}{generator: generator, order: order}
 	return callStatus(symCurandSetGeneratorOrdering, unsafe.Pointer(args), &args.ret)
 }
@@ -332,6 +341,7 @@ func CurandSetQuasiRandomGeneratorDimensions(generator CurandGenerator_t, num_di
 		_0             [4]byte
 		_1             [6]uint64
 		ret            CurandStatus_t
+		_2             [4]byte
 	}{generator: generator, num_dimensions: num_dimensions}
 	return callStatus(symCurandSetQuasiRandomGeneratorDimensions, unsafe.Pointer(args), &args.ret)
 }
@@ -374,6 +384,7 @@ func CurandGenerate(generator CurandGenerator_t, outputPtr *uint32, num uint64) 
 		num       uint64
 		_0        [5]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, num: num}
 	return callStatus(symCurandGenerate, unsafe.Pointer(args), &args.ret)
 }
@@ -413,6 +424,7 @@ func CurandGenerateLongLong(generator CurandGenerator_t, outputPtr *uint64, num 
 		num       uint64
 		_0        [5]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, num: num}
 	return callStatus(symCurandGenerateLongLong, unsafe.Pointer(args), &args.ret)
 }
@@ -453,6 +465,7 @@ func CurandGenerateUniform(generator CurandGenerator_t, outputPtr *float32, num 
 		num       uint64
 		_0        [5]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, num: num}
 	return callStatus(symCurandGenerateUniform, unsafe.Pointer(args), &args.ret)
 }
@@ -495,6 +508,7 @@ func CurandGenerateUniformDouble(generator CurandGenerator_t, outputPtr *float64
 		num       uint64
 		_0        [5]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, num: num}
 	return callStatus(symCurandGenerateUniformDouble, unsafe.Pointer(args), &args.ret)
 }
@@ -543,6 +557,7 @@ func CurandGenerateNormal(generator CurandGenerator_t, outputPtr *float32, n uin
 		_1        [4]byte
 		_2        [3]uint64
 		ret       CurandStatus_t
+		_3        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, mean: mean, stddev: stddev}
 	return callStatus(symCurandGenerateNormal, unsafe.Pointer(args), &args.ret)
 }
@@ -591,6 +606,7 @@ func CurandGenerateNormalDouble(generator CurandGenerator_t, outputPtr *float64,
 		stddev    float64
 		_0        [3]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, mean: mean, stddev: stddev}
 	return callStatus(symCurandGenerateNormalDouble, unsafe.Pointer(args), &args.ret)
 }
@@ -637,6 +653,7 @@ func CurandGenerateLogNormal(generator CurandGenerator_t, outputPtr *float32, n 
 		_1        [4]byte
 		_2        [3]uint64
 		ret       CurandStatus_t
+		_3        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, mean: mean, stddev: stddev}
 	return callStatus(symCurandGenerateLogNormal, unsafe.Pointer(args), &args.ret)
 }
@@ -684,6 +701,7 @@ func CurandGenerateLogNormalDouble(generator CurandGenerator_t, outputPtr *float
 		stddev    float64
 		_0        [3]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, mean: mean, stddev: stddev}
 	return callStatus(symCurandGenerateLogNormalDouble, unsafe.Pointer(args), &args.ret)
 }
@@ -723,6 +741,7 @@ func CurandCreatePoissonDistribution(lambda float64, discrete_distribution *Cura
 		discrete_distribution *CurandDiscreteDistribution_t
 		_0                    [6]uint64
 		ret                   CurandStatus_t
+		_1                    [4]byte
 	}{lambda: lambda, discrete_distribution: discrete_distribution}
 	return callStatus(symCurandCreatePoissonDistribution, unsafe.Pointer(args), &args.ret)
 }
@@ -749,6 +768,7 @@ func CurandDestroyDistribution(discrete_distribution CurandDiscreteDistribution_
 		discrete_distribution CurandDiscreteDistribution_t
 		_0                    [7]uint64
 		ret                   CurandStatus_t
+		_1                    [4]byte
 	}{discrete_distribution: discrete_distribution}
 	return callStatus(symCurandDestroyDistribution, unsafe.Pointer(args), &args.ret)
 }
@@ -792,6 +812,7 @@ func CurandGeneratePoisson(generator CurandGenerator_t, outputPtr *uint32, n uin
 		lambda    float64
 		_0        [4]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, lambda: lambda}
 	return callStatus(symCurandGeneratePoisson, unsafe.Pointer(args), &args.ret)
 }
@@ -832,6 +853,7 @@ func CurandGeneratePoissonMethod(generator CurandGenerator_t, outputPtr *uint32,
 		_0        [4]byte
 		_1        [3]uint64
 		ret       CurandStatus_t
+		_2        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, lambda: lambda, method: method}
 	return callStatus(symCurandGeneratePoissonMethod, unsafe.Pointer(args), &args.ret)
 }
@@ -864,6 +886,7 @@ func CurandGenerateSeeds(generator CurandGenerator_t) error {
 		generator CurandGenerator_t
 		_0        [7]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator}
 	return callStatus(symCurandGenerateSeeds, unsafe.Pointer(args), &args.ret)
 }
@@ -897,6 +920,7 @@ func CurandGetDirectionVectors32(vectors **CurandDirectionVectors32_t, set Curan
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CurandStatus_t
+		_2      [4]byte
 	}{vectors: vectors, set: set}
 	return callStatus(symCurandGetDirectionVectors32, unsafe.Pointer(args), &args.ret)
 }
@@ -928,6 +952,7 @@ func CurandGetScrambleConstants32(constants **uint32) error {
 		constants **uint32
 		_0        [7]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{constants: constants}
 	return callStatus(symCurandGetScrambleConstants32, unsafe.Pointer(args), &args.ret)
 }
@@ -958,6 +983,7 @@ func CurandGetDirectionVectors64(vectors **CurandDirectionVectors64_t, set Curan
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CurandStatus_t
+		_2      [4]byte
 	}{vectors: vectors, set: set}
 	return callStatus(symCurandGetDirectionVectors64, unsafe.Pointer(args), &args.ret)
 }
@@ -989,6 +1015,7 @@ func CurandGetScrambleConstants64(constants **uint64) error {
 		constants **uint64
 		_0        [7]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{constants: constants}
 	return callStatus(symCurandGetScrambleConstants64, unsafe.Pointer(args), &args.ret)
 }

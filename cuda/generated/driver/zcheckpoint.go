@@ -30,6 +30,7 @@ func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 		tid *int32
 		_1  [6]uint64
 		ret CUresult
+		_2  [4]byte
 	}{pid: pid, tid: tid}
 	return callStatus(symCuCheckpointProcessGetRestoreThreadId, unsafe.Pointer(args), &args.ret)
 }
@@ -63,6 +64,7 @@ func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 		state *CUprocessState
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, state: state}
 	return callStatus(symCuCheckpointProcessGetState, unsafe.Pointer(args), &args.ret)
 }
@@ -98,6 +100,7 @@ func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 		args_ *CUcheckpointLockArgs
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, args_: args_}
 	return callStatus(symCuCheckpointProcessLock, unsafe.Pointer(args), &args.ret)
 }
@@ -140,6 +143,7 @@ func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs)
 		args_ *CUcheckpointCheckpointArgs
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, args_: args_}
 	return callStatus(symCuCheckpointProcessCheckpoint, unsafe.Pointer(args), &args.ret)
 }
@@ -180,6 +184,7 @@ func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error
 		args_ *CUcheckpointRestoreArgs
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, args_: args_}
 	return callStatus(symCuCheckpointProcessRestore, unsafe.Pointer(args), &args.ret)
 }
@@ -213,6 +218,7 @@ func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 		handle CUcheckpointOperationHandle
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{handle: handle}
 	return callStatus(symCuCheckpointOperationComplete, unsafe.Pointer(args), &args.ret)
 }
@@ -241,6 +247,7 @@ func CuCheckpointProcessUnlock(pid int32, args_ *CUcheckpointUnlockArgs) error {
 		args_ *CUcheckpointUnlockArgs
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, args_: args_}
 	return callStatus(symCuCheckpointProcessUnlock, unsafe.Pointer(args), &args.ret)
 }

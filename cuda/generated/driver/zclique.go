@@ -32,6 +32,7 @@ func CuDeviceGetFabricClusterUuid(uuid *CUuuid, dev CUdevice) error {
 		_0   [4]byte
 		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{uuid: uuid, dev: dev}
 	return callStatus(symCuDeviceGetFabricClusterUuid, unsafe.Pointer(args), &args.ret)
 }
@@ -62,6 +63,7 @@ func CuDeviceGetCliqueCount(count *uint64, dev CUdevice) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{count: count, dev: dev}
 	return callStatus(symCuDeviceGetCliqueCount, unsafe.Pointer(args), &args.ret)
 }
@@ -97,6 +99,7 @@ func CuDeviceGetCliqueInfo(cliqueInfo *CUcliqueInfo, count *uint64, dev CUdevice
 		_0         [4]byte
 		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{cliqueInfo: cliqueInfo, count: count, dev: dev}
 	return callStatus(symCuDeviceGetCliqueInfo, unsafe.Pointer(args), &args.ret)
 }

@@ -41,6 +41,7 @@ func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 		size   *uint64
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{attrib: attrib, value: value, size: size}
 	return callStatus(symCuCoredumpGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -73,6 +74,7 @@ func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 		size   *uint64
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{attrib: attrib, value: value, size: size}
 	return callStatus(symCuCoredumpGetAttributeGlobal, unsafe.Pointer(args), &args.ret)
 }
@@ -117,6 +119,7 @@ func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 		size   *uint64
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{attrib: attrib, value: value, size: size}
 	return callStatus(symCuCoredumpSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -156,6 +159,7 @@ func CuCoredumpSetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 		size   *uint64
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{attrib: attrib, value: value, size: size}
 	return callStatus(symCuCoredumpSetAttributeGlobal, unsafe.Pointer(args), &args.ret)
 }
@@ -194,6 +198,7 @@ func CuCoredumpRegisterStartCallback(callback CUcoredumpStatusCallback, userData
 		callbackOut *CUcoredumpCallbackHandle
 		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{callback: callback, userData: userData, callbackOut: callbackOut}
 	return callStatus(symCuCoredumpRegisterStartCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +236,7 @@ func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userD
 		callbackOut *CUcoredumpCallbackHandle
 		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{callback: callback, userData: userData, callbackOut: callbackOut}
 	return callStatus(symCuCoredumpRegisterCompleteCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -256,6 +262,7 @@ func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error 
 		callback CUcoredumpCallbackHandle
 		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{callback: callback}
 	return callStatus(symCuCoredumpDeregisterStartCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -281,6 +288,7 @@ func CuCoredumpDeregisterCompleteCallback(callback CUcoredumpCallbackHandle) err
 		callback CUcoredumpCallbackHandle
 		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{callback: callback}
 	return callStatus(symCuCoredumpDeregisterCompleteCallback, unsafe.Pointer(args), &args.ret)
 }

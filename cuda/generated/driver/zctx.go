@@ -74,6 +74,7 @@ func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags C
 		_1              [4]byte
 		_2              [4]uint64
 		ret             CUresult
+		_3              [4]byte
 	}{pctx: pctx, ctxCreateParams: ctxCreateParams, flags: flags, dev: dev}
 	return callStatus(symCuCtxCreate_v4, unsafe.Pointer(args), &args.ret)
 }
@@ -130,6 +131,7 @@ func CuCtxDestroy_v2(ctx CUcontext) error {
 		ctx CUcontext
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCuCtxDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -180,6 +182,7 @@ func CuCtxPushCurrent_v2(ctx CUcontext) error {
 		ctx CUcontext
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCuCtxPushCurrent_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -227,6 +230,7 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 		pctx *CUcontext
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{pctx: pctx}
 	return callStatus(symCuCtxPopCurrent_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -266,6 +270,7 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 		ctx CUcontext
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCuCtxSetCurrent, unsafe.Pointer(args), &args.ret)
 }
@@ -302,6 +307,7 @@ func CuCtxGetCurrent(pctx *CUcontext) error {
 		pctx *CUcontext
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{pctx: pctx}
 	return callStatus(symCuCtxGetCurrent, unsafe.Pointer(args), &args.ret)
 }
@@ -337,6 +343,7 @@ func CuCtxGetDevice(device *CUdevice) error {
 		device *CUdevice
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symCuCtxGetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -365,6 +372,7 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 		ctx    CUcontext
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{device: device, ctx: ctx}
 	return callStatus(symCuCtxGetDevice_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -398,6 +406,7 @@ func CuCtxGetFlags(flags *CUctx_flags) error {
 		flags *CUctx_flags
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{flags: flags}
 	return callStatus(symCuCtxGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -431,6 +440,7 @@ func CuCtxSetFlags(flags CUctx_flags) error {
 		_0    [4]byte
 		_1    [7]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{flags: flags}
 	return callStatus(symCuCtxSetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -461,6 +471,7 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 		ctxId *uint64
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{ctx: ctx, ctxId: ctxId}
 	return callStatus(symCuCtxGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -507,6 +518,7 @@ func CuCtxSynchronize() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
 	return callStatus(symCuCtxSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -550,6 +562,7 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 		ctx CUcontext
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCuCtxSynchronize_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -612,6 +625,7 @@ func CuCtxSetLimit(limit CUlimit, value uint64) error {
 		value uint64
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{limit: limit, value: value}
 	return callStatus(symCuCtxSetLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -650,6 +664,7 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{pvalue: pvalue, limit: limit}
 	return callStatus(symCuCtxGetLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -680,6 +695,7 @@ func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 		pconfig *CUfunc_cache
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pconfig: pconfig}
 	return callStatus(symCuCtxGetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -715,6 +731,7 @@ func CuCtxSetCacheConfig(config CUfunc_cache) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{config: config}
 	return callStatus(symCuCtxSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -747,6 +764,7 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 		version *uint32
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{ctx: ctx, version: version}
 	return callStatus(symCuCtxGetApiVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -790,6 +808,7 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 		greatestPriority *int32
 		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
 	return callStatus(symCuCtxGetStreamPriorityRange, unsafe.Pointer(args), &args.ret)
 }
@@ -821,6 +840,7 @@ func CuCtxResetPersistingL2Cache() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
 	return callStatus(symCuCtxResetPersistingL2Cache, unsafe.Pointer(args), &args.ret)
 }
@@ -853,6 +873,7 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 		_0            [4]byte
 		_1            [6]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{pExecAffinity: pExecAffinity, type_: type_}
 	return callStatus(symCuCtxGetExecAffinity, unsafe.Pointer(args), &args.ret)
 }
@@ -896,6 +917,7 @@ func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 		hEvent CUevent
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hCtx: hCtx, hEvent: hEvent}
 	return callStatus(symCuCtxRecordEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -941,6 +963,7 @@ func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 		hEvent CUevent
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hCtx: hCtx, hEvent: hEvent}
 	return callStatus(symCuCtxWaitEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -963,6 +986,7 @@ func CuCtxCreate_v1(pctx *CUcontext, flags CUctx_flags, dev CUdevice) error {
 		_1    [4]byte
 		_2    [5]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{pctx: pctx, flags: flags, dev: dev}
 	return callStatus(symCuCtxCreate_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -1004,6 +1028,7 @@ func CuCtxCreate_v2(pctx *CUcontext, flags CUctx_flags, dev CUdevice) error {
 		_1    [4]byte
 		_2    [5]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{pctx: pctx, flags: flags, dev: dev}
 	return callStatus(symCuCtxCreate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1050,6 +1075,7 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 		_2          [4]byte
 		_3          [3]uint64
 		ret         CUresult
+		_4          [4]byte
 	}{pctx: pctx, paramsArray: paramsArray, numParams: numParams, flags: flags, dev: dev}
 	return callStatus(symCuCtxCreate_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -1068,6 +1094,7 @@ func CuCtxDestroy_v1(ctx CUcontext) error {
 		ctx CUcontext
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCuCtxDestroy_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -1086,6 +1113,7 @@ func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 		pctx *CUcontext
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{pctx: pctx}
 	return callStatus(symCuCtxPopCurrent_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -1104,6 +1132,7 @@ func CuCtxPushCurrent_v1(ctx CUcontext) error {
 		ctx CUcontext
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCuCtxPushCurrent_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -33,6 +33,7 @@ func CuCtxAttach(pctx *CUcontext, flags uint32) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pctx: pctx, flags: flags}
 	return callStatus(symCuCtxAttach, unsafe.Pointer(args), &args.ret)
 }
@@ -63,6 +64,7 @@ func CuCtxDetach(ctx CUcontext) error {
 		ctx CUcontext
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
 	return callStatus(symCuCtxDetach, unsafe.Pointer(args), &args.ret)
 }
@@ -97,6 +99,7 @@ func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 		pConfig *CUsharedconfig
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pConfig: pConfig}
 	return callStatus(symCuCtxGetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -131,6 +134,7 @@ func CuCtxSetSharedMemConfig(config CUsharedconfig) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{config: config}
 	return callStatus(symCuCtxSetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }

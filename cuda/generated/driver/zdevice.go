@@ -39,6 +39,7 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{device: device, ordinal: ordinal}
 	return callStatus(symCuDeviceGet, unsafe.Pointer(args), &args.ret)
 }
@@ -77,6 +78,7 @@ func CuDeviceGetCount(count *int32) error {
 		count *int32
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{count: count}
 	return callStatus(symCuDeviceGetCount, unsafe.Pointer(args), &args.ret)
 }
@@ -120,6 +122,7 @@ func CuDeviceGetName(name *byte, len int32, dev CUdevice) error {
 		_1   [4]byte
 		_2   [5]uint64
 		ret  CUresult
+		_3   [4]byte
 	}{name: name, len: len, dev: dev}
 	return callStatus(symCuDeviceGetName, unsafe.Pointer(args), &args.ret)
 }
@@ -171,6 +174,7 @@ func CuDeviceGetUuid_v2(uuid *CUuuid, dev CUdevice) error {
 		_0   [4]byte
 		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{uuid: uuid, dev: dev}
 	return callStatus(symCuDeviceGetUuid_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -206,6 +210,7 @@ func CuDeviceGetLuid(luid *byte, deviceNodeMask *uint32, dev CUdevice) error {
 		_0             [4]byte
 		_1             [5]uint64
 		ret            CUresult
+		_2             [4]byte
 	}{luid: luid, deviceNodeMask: deviceNodeMask, dev: dev}
 	return callStatus(symCuDeviceGetLuid, unsafe.Pointer(args), &args.ret)
 }
@@ -254,6 +259,7 @@ func CuDeviceTotalMem_v2(bytes *uint64, dev CUdevice) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{bytes: bytes, dev: dev}
 	return callStatus(symCuDeviceTotalMem_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -294,6 +300,7 @@ func CuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, format CUarr
 		_2                 [4]byte
 		_3                 [4]uint64
 		ret                CUresult
+		_4                 [4]byte
 	}{maxWidthInElements: maxWidthInElements, format: format, numChannels: numChannels, dev: dev}
 	return callStatus(symCuDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args), &args.ret)
 }
@@ -339,6 +346,7 @@ func CuDeviceGetAttribute(pi *int32, attrib CUdevice_attribute, dev CUdevice) er
 		_1     [4]byte
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{pi: pi, attrib: attrib, dev: dev}
 	return callStatus(symCuDeviceGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -377,6 +385,7 @@ func CuDeviceGetHostAtomicCapabilities(capabilities *uint32, operations *CUatomi
 		_1           [4]byte
 		_2           [4]uint64
 		ret          CUresult
+		_3           [4]byte
 	}{capabilities: capabilities, operations: operations, count: count, dev: dev}
 	return callStatus(symCuDeviceGetHostAtomicCapabilities, unsafe.Pointer(args), &args.ret)
 }
@@ -417,6 +426,7 @@ func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevi
 		_1                [4]byte
 		_2                [5]uint64
 		ret               CUresult
+		_3                [4]byte
 	}{nvSciSyncAttrList: nvSciSyncAttrList, dev: dev, flags: flags}
 	return callStatus(symCuDeviceGetNvSciSyncAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -455,6 +465,7 @@ func CuDeviceSetMemPool(dev CUdevice, pool CUmemoryPool) error {
 		pool CUmemoryPool
 		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{dev: dev, pool: pool}
 	return callStatus(symCuDeviceSetMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -492,6 +503,7 @@ func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
 		_0   [4]byte
 		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{pool: pool, dev: dev}
 	return callStatus(symCuDeviceGetMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -533,6 +545,7 @@ func CuDeviceGetDefaultMemPool(pool_out *CUmemoryPool, dev CUdevice) error {
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pool_out: pool_out, dev: dev}
 	return callStatus(symCuDeviceGetDefaultMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -567,6 +580,7 @@ func CuDeviceGetExecAffinitySupport(pi *int32, type_ CUexecAffinityType, dev CUd
 		_1    [4]byte
 		_2    [5]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{pi: pi, type_: type_, dev: dev}
 	return callStatus(symCuDeviceGetExecAffinitySupport, unsafe.Pointer(args), &args.ret)
 }
@@ -605,6 +619,7 @@ func CuFlushGPUDirectRDMAWrites(target CUflushGPUDirectRDMAWritesTarget, scope C
 		_1     [4]byte
 		_2     [6]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{target: target, scope: scope}
 	return callStatus(symCuFlushGPUDirectRDMAWrites, unsafe.Pointer(args), &args.ret)
 }
@@ -624,6 +639,7 @@ func CuDeviceTotalMem_v1(bytes *uint32, dev CUdevice) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{bytes: bytes, dev: dev}
 	return callStatus(symCuDeviceTotalMem_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -644,6 +660,7 @@ func CuDeviceGetUuid_v1(uuid *CUuuid, dev CUdevice) error {
 		_0   [4]byte
 		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{uuid: uuid, dev: dev}
 	return callStatus(symCuDeviceGetUuid_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -37,6 +37,7 @@ func CuDeviceGetProperties(prop *CUdevprop, dev CUdevice) error {
 		_0   [4]byte
 		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{prop: prop, dev: dev}
 	return callStatus(symCuDeviceGetProperties, unsafe.Pointer(args), &args.ret)
 }
@@ -77,6 +78,7 @@ func CuDeviceComputeCapability(major *int32, minor *int32, dev CUdevice) error {
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{major: major, minor: minor, dev: dev}
 	return callStatus(symCuDeviceComputeCapability, unsafe.Pointer(args), &args.ret)
 }

@@ -61,6 +61,7 @@ func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		symbolStatus *CUdriverProcAddressQueryResult
 		_1           [3]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: uint64(flags), symbolStatus: symbolStatus}
 	return callStatus(symCuGetProcAddress_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -85,6 +86,7 @@ func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) err
 		pExportTableId *CUuuid
 		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
 	return callStatus(symCuGetExportTable, unsafe.Pointer(args), &args.ret)
 }
@@ -107,6 +109,7 @@ func CuGetProcAddress_v1(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		flags       uint64
 		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: uint64(flags)}
 	return callStatus(symCuGetProcAddress_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -42,6 +42,7 @@ func CuGraphicsEGLRegisterImage(pCudaResource *CUgraphicsResource, image uintptr
 		_0            [4]byte
 		_1            [5]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{pCudaResource: pCudaResource, image: image, flags: flags}
 	return callStatus(symCuGraphicsEGLRegisterImage, unsafe.Pointer(args), &args.ret)
 }
@@ -80,6 +81,7 @@ func CuEGLStreamConsumerConnect(conn *CUeglStreamConnection, stream uintptr) err
 		stream uintptr
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{conn: conn, stream: stream}
 	return callStatus(symCuEGLStreamConsumerConnect, unsafe.Pointer(args), &args.ret)
 }
@@ -118,6 +120,7 @@ func CuEGLStreamConsumerConnectWithFlags(conn *CUeglStreamConnection, stream uin
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{conn: conn, stream: stream, flags: flags}
 	return callStatus(symCuEGLStreamConsumerConnectWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -151,6 +154,7 @@ func CuEGLStreamConsumerDisconnect(conn *CUeglStreamConnection) error {
 		conn *CUeglStreamConnection
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{conn: conn}
 	return callStatus(symCuEGLStreamConsumerDisconnect, unsafe.Pointer(args), &args.ret)
 }
@@ -203,6 +207,7 @@ func CuEGLStreamConsumerAcquireFrame(conn *CUeglStreamConnection, pCudaResource 
 		_0            [4]byte
 		_1            [4]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream, timeout: timeout}
 	return callStatus(symCuEGLStreamConsumerAcquireFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -247,6 +252,7 @@ func CuEGLStreamConsumerReleaseFrame(conn *CUeglStreamConnection, pCudaResource 
 		pStream       *CUstream
 		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream}
 	return callStatus(symCuEGLStreamConsumerReleaseFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -286,6 +292,7 @@ func CuEGLStreamProducerConnect(conn *CUeglStreamConnection, stream uintptr, wid
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{conn: conn, stream: stream, width: width, height: height}
 	return callStatus(symCuEGLStreamProducerConnect, unsafe.Pointer(args), &args.ret)
 }
@@ -320,6 +327,7 @@ func CuEGLStreamProducerDisconnect(conn *CUeglStreamConnection) error {
 		conn *CUeglStreamConnection
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{conn: conn}
 	return callStatus(symCuEGLStreamProducerDisconnect, unsafe.Pointer(args), &args.ret)
 }
@@ -365,6 +373,7 @@ func CuEGLStreamProducerPresentFrame(conn *CUeglStreamConnection, eglframe CUegl
 		eglframe CUeglFrame
 		pStream  *CUstream
 		ret      CUresult
+		_0       [4]byte
 	}{conn: conn, eglframe: eglframe, pStream: pStream}
 	return callStatus(symCuEGLStreamProducerPresentFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -410,6 +419,7 @@ func CuEGLStreamProducerReturnFrame(conn *CUeglStreamConnection, eglframe *CUegl
 		pStream  *CUstream
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{conn: conn, eglframe: eglframe, pStream: pStream}
 	return callStatus(symCuEGLStreamProducerReturnFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -458,6 +468,7 @@ func CuGraphicsResourceGetMappedEglFrame(eglFrame *CUeglFrame, resource CUgraphi
 		_1       [4]byte
 		_2       [4]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{eglFrame: eglFrame, resource: resource, index: index, mipLevel: mipLevel}
 	return callStatus(symCuGraphicsResourceGetMappedEglFrame, unsafe.Pointer(args), &args.ret)
 }
@@ -501,6 +512,7 @@ func CuEventCreateFromEGLSync(phEvent *CUevent, eglSync uintptr, flags CUevent_f
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{phEvent: phEvent, eglSync: eglSync, flags: flags}
 	return callStatus(symCuEventCreateFromEGLSync, unsafe.Pointer(args), &args.ret)
 }

@@ -35,6 +35,7 @@ func CuGetErrorString(error_ CUresult, pStr **byte) error {
 		pStr   **byte
 		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{error_: error_, pStr: pStr}
 	return callStatus(symCuGetErrorString, unsafe.Pointer(args), &args.ret)
 }
@@ -67,6 +68,7 @@ func CuGetErrorName(error_ CUresult, pStr **byte) error {
 		pStr   **byte
 		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{error_: error_, pStr: pStr}
 	return callStatus(symCuGetErrorName, unsafe.Pointer(args), &args.ret)
 }

@@ -51,6 +51,7 @@ func CuEventCreate(phEvent *CUevent, Flags CUevent_flags) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{phEvent: phEvent, Flags: Flags}
 	return callStatus(symCuEventCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -71,6 +72,7 @@ func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hEvent: hEvent, hStream: hStream}
 	return callStatus(symCuEventRecord_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -93,6 +95,7 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags CUevent
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hEvent: hEvent, hStream: hStream, flags: flags}
 	return callStatus(symCuEventRecordWithFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -148,6 +151,7 @@ func CuEventQuery(hEvent CUevent) error {
 		hEvent CUevent
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hEvent: hEvent}
 	return callStatus(symCuEventQuery, unsafe.Pointer(args), &args.ret)
 }
@@ -199,6 +203,7 @@ func CuEventSynchronize(hEvent CUevent) error {
 		hEvent CUevent
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hEvent: hEvent}
 	return callStatus(symCuEventSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -255,6 +260,7 @@ func CuEventDestroy_v2(hEvent CUevent) error {
 		hEvent CUevent
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hEvent: hEvent}
 	return callStatus(symCuEventDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -324,6 +330,7 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 		hEnd          CUevent
 		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{pMilliseconds: pMilliseconds, hStart: hStart, hEnd: hEnd}
 	return callStatus(symCuEventElapsedTime_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -341,6 +348,7 @@ func CuEventDestroy_v1(hEvent CUevent) error {
 		hEvent CUevent
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hEvent: hEvent}
 	return callStatus(symCuEventDestroy_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -360,6 +368,7 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 		hEnd          CUevent
 		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{pMilliseconds: pMilliseconds, hStart: hStart, hEnd: hEnd}
 	return callStatus(symCuEventElapsedTime_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -417,6 +426,7 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hEvent: hEvent, hStream: hStream}
 	return callStatus(symCuEventRecord, unsafe.Pointer(args), &args.ret)
 }
@@ -469,6 +479,7 @@ func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags CUevent_reco
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hEvent: hEvent, hStream: hStream, flags: flags}
 	return callStatus(symCuEventRecordWithFlags, unsafe.Pointer(args), &args.ret)
 }

@@ -47,6 +47,7 @@ func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction
 		hfunc  CUfunction
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{pi: pi, attrib: attrib, hfunc: hfunc}
 	return callStatus(symCuFuncGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -98,6 +99,7 @@ func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int
 		_1     [4]byte
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{hfunc: hfunc, attrib: attrib, value: value}
 	return callStatus(symCuFuncSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -136,6 +138,7 @@ func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{hfunc: hfunc, config: config}
 	return callStatus(symCuFuncSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -165,6 +168,7 @@ func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
 		hfunc CUfunction
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hmod: hmod, hfunc: hfunc}
 	return callStatus(symCuFuncGetModule, unsafe.Pointer(args), &args.ret)
 }
@@ -194,6 +198,7 @@ func CuFuncGetName(name **byte, hfunc CUfunction) error {
 		hfunc CUfunction
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{name: name, hfunc: hfunc}
 	return callStatus(symCuFuncGetName, unsafe.Pointer(args), &args.ret)
 }
@@ -233,6 +238,7 @@ func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64
 		paramSize   *uint64
 		_0          [4]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{func_: func_, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
 	return callStatus(symCuFuncGetParamInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -265,6 +271,7 @@ func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 		paramCount *uint64
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{func_: func_, paramCount: paramCount}
 	return callStatus(symCuFuncGetParamCount, unsafe.Pointer(args), &args.ret)
 }
@@ -295,6 +302,7 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 		function CUfunction
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{state: state, function: function}
 	return callStatus(symCuFuncIsLoaded, unsafe.Pointer(args), &args.ret)
 }
@@ -324,6 +332,7 @@ func CuFuncLoad(function CUfunction) error {
 		function CUfunction
 		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{function: function}
 	return callStatus(symCuFuncLoad, unsafe.Pointer(args), &args.ret)
 }
@@ -359,6 +368,7 @@ func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDim
 		kernelParams   *unsafe.Pointer
 		extra          *uintptr
 		ret            CUresult
+		_7             [4]byte
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams, extra: extra}
 	return callStatus(symCuLaunchKernel_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -381,6 +391,7 @@ func CuLaunchKernelEx_ptsz(config *CUlaunchConfig, f CUfunction, kernelParams *u
 		extra        *uintptr
 		_0           [4]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{config: config, f: f, kernelParams: kernelParams, extra: extra}
 	return callStatus(symCuLaunchKernelEx_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -415,6 +426,7 @@ func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		ret            CUresult
+		_7             [4]byte
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams}
 	return callStatus(symCuLaunchCooperativeKernel_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -436,6 +448,7 @@ func CuLaunchHostFunc_ptsz(hStream CUstream, fn CUhostFn, userData uintptr) erro
 		userData uintptr
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, fn: fn, userData: userData}
 	return callStatus(symCuLaunchHostFunc_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -459,6 +472,7 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, fn: fn, userData: userData, syncMode: syncMode}
 	return callStatus(symCuLaunchHostFunc_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -559,6 +573,7 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 		kernelParams   *unsafe.Pointer
 		extra          *uintptr
 		ret            CUresult
+		_7             [4]byte
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams, extra: extra}
 	return callStatus(symCuLaunchKernel, unsafe.Pointer(args), &args.ret)
 }
@@ -631,6 +646,7 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 		extra        *uintptr
 		_0           [4]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{config: config, f: f, kernelParams: kernelParams, extra: extra}
 	return callStatus(symCuLaunchKernelEx, unsafe.Pointer(args), &args.ret)
 }
@@ -705,6 +721,7 @@ func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 		userData uintptr
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, fn: fn, userData: userData}
 	return callStatus(symCuLaunchHostFunc, unsafe.Pointer(args), &args.ret)
 }
@@ -760,6 +777,7 @@ func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMo
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, fn: fn, userData: userData, syncMode: syncMode}
 	return callStatus(symCuLaunchHostFunc_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -839,6 +857,7 @@ func CuLaunchCooperativeKernel(f CUfunction, gridDimX uint32, gridDimY uint32, g
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		ret            CUresult
+		_7             [4]byte
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams}
 	return callStatus(symCuLaunchCooperativeKernel, unsafe.Pointer(args), &args.ret)
 }

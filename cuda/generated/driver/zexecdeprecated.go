@@ -44,6 +44,7 @@ func CuFuncSetBlockShape(hfunc CUfunction, x int32, y int32, z int32) error {
 		_2    [4]byte
 		_3    [4]uint64
 		ret   CUresult
+		_4    [4]byte
 	}{hfunc: hfunc, x: x, y: y, z: z}
 	return callStatus(symCuFuncSetBlockShape, unsafe.Pointer(args), &args.ret)
 }
@@ -78,6 +79,7 @@ func CuFuncSetSharedSize(hfunc CUfunction, bytes uint32) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{hfunc: hfunc, bytes: bytes}
 	return callStatus(symCuFuncSetSharedSize, unsafe.Pointer(args), &args.ret)
 }
@@ -114,6 +116,7 @@ func CuParamSetSize(hfunc CUfunction, numbytes uint32) error {
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hfunc: hfunc, numbytes: numbytes}
 	return callStatus(symCuParamSetSize, unsafe.Pointer(args), &args.ret)
 }
@@ -148,6 +151,7 @@ func CuParamSeti(hfunc CUfunction, offset int32, value uint32) error {
 		_1     [4]byte
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{hfunc: hfunc, offset: offset, value: value}
 	return callStatus(symCuParamSeti, unsafe.Pointer(args), &args.ret)
 }
@@ -183,6 +187,7 @@ func CuParamSetf(hfunc CUfunction, offset int32, value float32) error {
 		_1     [4]byte
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{hfunc: hfunc, offset: offset, value: value}
 	return callStatus(symCuParamSetf, unsafe.Pointer(args), &args.ret)
 }
@@ -220,6 +225,7 @@ func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes ui
 		_1       [4]byte
 		_2       [4]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{hfunc: hfunc, offset: offset, ptr: ptr, numbytes: numbytes}
 	return callStatus(symCuParamSetv, unsafe.Pointer(args), &args.ret)
 }
@@ -266,6 +272,7 @@ func CuLaunch(f CUfunction) error {
 		f   CUfunction
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{f: f}
 	return callStatus(symCuLaunch, unsafe.Pointer(args), &args.ret)
 }
@@ -315,6 +322,7 @@ func CuLaunchGrid(f CUfunction, grid_width int32, grid_height int32) error {
 		_1          [4]byte
 		_2          [5]uint64
 		ret         CUresult
+		_3          [4]byte
 	}{f: f, grid_width: grid_width, grid_height: grid_height}
 	return callStatus(symCuLaunchGrid, unsafe.Pointer(args), &args.ret)
 }
@@ -367,6 +375,7 @@ func CuLaunchGridAsync(f CUfunction, grid_width int32, grid_height int32, hStrea
 		hStream     CUstream
 		_2          [4]uint64
 		ret         CUresult
+		_3          [4]byte
 	}{f: f, grid_width: grid_width, grid_height: grid_height, hStream: hStream}
 	return callStatus(symCuLaunchGridAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -424,6 +433,7 @@ func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, 
 		_1               [4]byte
 		_2               [5]uint64
 		ret              CUresult
+		_3               [4]byte
 	}{launchParamsList: launchParamsList, numDevices: numDevices, flags: flags}
 	return callStatus(symCuLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -459,6 +469,7 @@ func CuParamSetTexRef(hfunc CUfunction, texunit int32, hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hfunc: hfunc, texunit: texunit, hTexRef: hTexRef}
 	return callStatus(symCuParamSetTexRef, unsafe.Pointer(args), &args.ret)
 }
@@ -498,6 +509,7 @@ func CuFuncSetSharedMemConfig(hfunc CUfunction, config CUsharedconfig) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{hfunc: hfunc, config: config}
 	return callStatus(symCuFuncSetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }

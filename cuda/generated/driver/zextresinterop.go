@@ -57,6 +57,7 @@ func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EX
 		memHandleDesc *CUDA_EXTERNAL_MEMORY_HANDLE_DESC
 		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{extMem_out: extMem_out, memHandleDesc: memHandleDesc}
 	return callStatus(symCuImportExternalMemory, unsafe.Pointer(args), &args.ret)
 }
@@ -100,6 +101,7 @@ func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemor
 		bufferDesc *CUDA_EXTERNAL_MEMORY_BUFFER_DESC
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{devPtr: devPtr, extMem: extMem, bufferDesc: bufferDesc}
 	return callStatus(symCuExternalMemoryGetMappedBuffer, unsafe.Pointer(args), &args.ret)
 }
@@ -139,6 +141,7 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 		mipmapDesc *CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{mipmap: mipmap, extMem: extMem, mipmapDesc: mipmapDesc}
 	return callStatus(symCuExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -175,6 +178,7 @@ func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 		extMem CUexternalMemory
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{extMem: extMem}
 	return callStatus(symCuDestroyExternalMemory, unsafe.Pointer(args), &args.ret)
 }
@@ -226,6 +230,7 @@ func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *C
 		semHandleDesc *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
 		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{extSem_out: extSem_out, semHandleDesc: semHandleDesc}
 	return callStatus(symCuImportExternalSemaphore, unsafe.Pointer(args), &args.ret)
 }
@@ -249,6 +254,7 @@ func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, para
 		stream      CUstream
 		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	return callStatus(symCuSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -272,6 +278,7 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 		stream      CUstream
 		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	return callStatus(symCuWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -305,6 +312,7 @@ func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 		extSem CUexternalSemaphore
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{extSem: extSem}
 	return callStatus(symCuDestroyExternalSemaphore, unsafe.Pointer(args), &args.ret)
 }
@@ -358,6 +366,7 @@ func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArr
 		stream      CUstream
 		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	return callStatus(symCuSignalExternalSemaphoresAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -412,6 +421,7 @@ func CuWaitExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray
 		stream      CUstream
 		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	return callStatus(symCuWaitExternalSemaphoresAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -22,6 +22,7 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 		hStream CUstream
 		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
 	return callStatus(symCuFabricCpyBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -69,6 +70,7 @@ func CuFabricCpyBatchAsync(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP, fla
 		hStream CUstream
 		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
 	return callStatus(symCuFabricCpyBatchAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -47,6 +47,7 @@ func CuGraphicsGLRegisterBuffer(pCudaResource *CUgraphicsResource, buffer uint32
 		_1            [4]byte
 		_2            [5]uint64
 		ret           CUresult
+		_3            [4]byte
 	}{pCudaResource: pCudaResource, buffer: buffer, Flags: Flags}
 	return callStatus(symCuGraphicsGLRegisterBuffer, unsafe.Pointer(args), &args.ret)
 }
@@ -98,6 +99,7 @@ func CuGraphicsGLRegisterImage(pCudaResource *CUgraphicsResource, image uint32, 
 		_2            [4]byte
 		_3            [4]uint64
 		ret           CUresult
+		_4            [4]byte
 	}{pCudaResource: pCudaResource, image: image, target: target, Flags: Flags}
 	return callStatus(symCuGraphicsGLRegisterImage, unsafe.Pointer(args), &args.ret)
 }
@@ -156,6 +158,7 @@ func CuGLGetDevices_v2(pCudaDeviceCount *uint32, pCudaDevices *CUdevice, cudaDev
 		_1               [4]byte
 		_2               [4]uint64
 		ret              CUresult
+		_3               [4]byte
 	}{pCudaDeviceCount: pCudaDeviceCount, pCudaDevices: pCudaDevices, cudaDeviceCount: cudaDeviceCount, deviceList: deviceList}
 	return callStatus(symCuGLGetDevices_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -178,6 +181,7 @@ func CuGLGetDevices_v1(pCudaDeviceCount *uint32, pCudaDevices *CUdevice, cudaDev
 		_1               [4]byte
 		_2               [4]uint64
 		ret              CUresult
+		_3               [4]byte
 	}{pCudaDeviceCount: pCudaDeviceCount, pCudaDevices: pCudaDevices, cudaDeviceCount: cudaDeviceCount, deviceList: deviceList}
 	return callStatus(symCuGLGetDevices_v1, unsafe.Pointer(args), &args.ret)
 }

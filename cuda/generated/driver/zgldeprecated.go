@@ -59,6 +59,7 @@ func CuGLCtxCreate_v2(pCtx *CUcontext, Flags CUctx_flags, device CUdevice) error
 		_1     [4]byte
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{pCtx: pCtx, Flags: Flags, device: device}
 	return callStatus(symCuGLCtxCreate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -89,6 +90,7 @@ func CuGLInit() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
 	return callStatus(symCuGLInit, unsafe.Pointer(args), &args.ret)
 }
@@ -125,6 +127,7 @@ func CuGLRegisterBufferObject(buffer uint32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{buffer: buffer}
 	return callStatus(symCuGLRegisterBufferObject, unsafe.Pointer(args), &args.ret)
 }
@@ -149,6 +152,7 @@ func CuGLMapBufferObject_v2_ptds(dptr *CUdeviceptr, size *uint64, buffer uint32)
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{dptr: dptr, size: size, buffer: buffer}
 	return callStatus(symCuGLMapBufferObject_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -185,6 +189,7 @@ func CuGLUnmapBufferObject(buffer uint32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{buffer: buffer}
 	return callStatus(symCuGLUnmapBufferObject, unsafe.Pointer(args), &args.ret)
 }
@@ -222,6 +227,7 @@ func CuGLUnregisterBufferObject(buffer uint32) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{buffer: buffer}
 	return callStatus(symCuGLUnregisterBufferObject, unsafe.Pointer(args), &args.ret)
 }
@@ -261,6 +267,7 @@ func CuGLSetBufferObjectMapFlags(buffer uint32, Flags CUGLmap_flags) error {
 		_1     [4]byte
 		_2     [6]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{buffer: buffer, Flags: Flags}
 	return callStatus(symCuGLSetBufferObjectMapFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -286,6 +293,7 @@ func CuGLMapBufferObjectAsync_v2_ptsz(dptr *CUdeviceptr, size *uint64, buffer ui
 		hStream CUstream
 		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{dptr: dptr, size: size, buffer: buffer, hStream: hStream}
 	return callStatus(symCuGLMapBufferObjectAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -329,6 +337,7 @@ func CuGLUnmapBufferObjectAsync(buffer uint32, hStream CUstream) error {
 		hStream CUstream
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{buffer: buffer, hStream: hStream}
 	return callStatus(symCuGLUnmapBufferObjectAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -385,6 +394,7 @@ func CuGLMapBufferObject_v2(dptr *CUdeviceptr, size *uint64, buffer uint32) erro
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{dptr: dptr, size: size, buffer: buffer}
 	return callStatus(symCuGLMapBufferObject_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -449,6 +459,7 @@ func CuGLMapBufferObjectAsync_v2(dptr *CUdeviceptr, size *uint64, buffer uint32,
 		hStream CUstream
 		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{dptr: dptr, size: size, buffer: buffer, hStream: hStream}
 	return callStatus(symCuGLMapBufferObjectAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -471,6 +482,7 @@ func CuGLCtxCreate_v1(pCtx *CUcontext, Flags CUctx_flags, device CUdevice) error
 		_1     [4]byte
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{pCtx: pCtx, Flags: Flags, device: device}
 	return callStatus(symCuGLCtxCreate_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -491,6 +503,7 @@ func CuGLMapBufferObject_v1(dptr *CUdeviceptr_v1, size *uint32, buffer uint32) e
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{dptr: dptr, size: size, buffer: buffer}
 	return callStatus(symCuGLMapBufferObject_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -513,6 +526,7 @@ func CuGLMapBufferObjectAsync_v1(dptr *CUdeviceptr_v1, size *uint32, buffer uint
 		hStream CUstream
 		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{dptr: dptr, size: size, buffer: buffer, hStream: hStream}
 	return callStatus(symCuGLMapBufferObjectAsync_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -51,6 +51,7 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{phGraph: phGraph, flags: flags}
 	return callStatus(symCuGraphCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -125,6 +126,7 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddKernelNode_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -182,6 +184,7 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphKernelNodeGetParams_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -243,6 +246,7 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphKernelNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -299,6 +303,7 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		ctx             CUcontext
 		_0              [2]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, copyParams: copyParams, ctx: ctx}
 	return callStatus(symCuGraphAddMemcpyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -339,6 +344,7 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 		nodeParams *CUDA_MEMCPY3D
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphMemcpyNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -381,6 +387,7 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 		nodeParams *CUDA_MEMCPY3D
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -437,6 +444,7 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		ctx             CUcontext
 		_0              [2]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, memsetParams: memsetParams, ctx: ctx}
 	return callStatus(symCuGraphAddMemsetNode, unsafe.Pointer(args), &args.ret)
 }
@@ -474,6 +482,7 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphMemsetNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -515,6 +524,7 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -571,6 +581,7 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 		nodeParams      *CUDA_HOST_NODE_PARAMS
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddHostNode, unsafe.Pointer(args), &args.ret)
 }
@@ -608,6 +619,7 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 		nodeParams *CUDA_HOST_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphHostNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -651,6 +663,7 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 		nodeParams *CUDA_HOST_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -706,6 +719,7 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		childGraph      CUgraph
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, childGraph: childGraph}
 	return callStatus(symCuGraphAddChildGraphNode, unsafe.Pointer(args), &args.ret)
 }
@@ -746,6 +760,7 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 		phGraph *CUgraph
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hNode: hNode, phGraph: phGraph}
 	return callStatus(symCuGraphChildGraphNodeGetGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -793,6 +808,7 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 		numDependencies uint64
 		_0              [4]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies}
 	return callStatus(symCuGraphAddEmptyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -848,6 +864,7 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 		event           CUevent
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
 	return callStatus(symCuGraphAddEventRecordNode, unsafe.Pointer(args), &args.ret)
 }
@@ -885,6 +902,7 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 		event_out *CUevent
 		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{hNode: hNode, event_out: event_out}
 	return callStatus(symCuGraphEventRecordNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -926,6 +944,7 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 		event CUevent
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hNode: hNode, event: event}
 	return callStatus(symCuGraphEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -978,6 +997,7 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		event           CUevent
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
 	return callStatus(symCuGraphAddEventWaitNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1015,6 +1035,7 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 		event_out *CUevent
 		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{hNode: hNode, event_out: event_out}
 	return callStatus(symCuGraphEventWaitNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1055,6 +1076,7 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 		event CUevent
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hNode: hNode, event: event}
 	return callStatus(symCuGraphEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1112,6 +1134,7 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 		nodeParams      *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1150,6 +1173,7 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 		params_out *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
 	return callStatus(symCuGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1191,6 +1215,7 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1247,6 +1272,7 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 		nodeParams      *CUDA_EXT_SEM_WAIT_NODE_PARAMS
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1282,6 +1308,7 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 		params_out *CUDA_EXT_SEM_WAIT_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
 	return callStatus(symCuGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1322,6 +1349,7 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1378,6 +1406,7 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		nodeParams      *CUDA_BATCH_MEM_OP_NODE_PARAMS
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddBatchMemOpNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1417,6 +1446,7 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 		nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS
 		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{hNode: hNode, nodeParams_out: nodeParams_out}
 	return callStatus(symCuGraphBatchMemOpNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1458,6 +1488,7 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphBatchMemOpNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1506,6 +1537,7 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExecBatchMemOpNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1577,6 +1609,7 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 		nodeParams      *CUDA_MEM_ALLOC_NODE_PARAMS
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddMemAllocNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1616,6 +1649,7 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 		params_out *CUDA_MEM_ALLOC_NODE_PARAMS
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
 	return callStatus(symCuGraphMemAllocNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1674,6 +1708,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 		dptr            CUdeviceptr
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, dptr: dptr}
 	return callStatus(symCuGraphAddMemFreeNode, unsafe.Pointer(args), &args.ret)
 }
@@ -1710,6 +1745,7 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 		dptr_out *CUdeviceptr
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hNode: hNode, dptr_out: dptr_out}
 	return callStatus(symCuGraphMemFreeNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -1753,6 +1789,7 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 		_0     [4]byte
 		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{device: device}
 	return callStatus(symCuDeviceGraphMemTrim, unsafe.Pointer(args), &args.ret)
 }
@@ -1795,6 +1832,7 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 		value  unsafe.Pointer
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
 	return callStatus(symCuDeviceGetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1835,6 +1873,7 @@ func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 		value  unsafe.Pointer
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
 	return callStatus(symCuDeviceSetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -1881,6 +1920,7 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 		originalGraph CUgraph
 		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{phGraphClone: phGraphClone, originalGraph: originalGraph}
 	return callStatus(symCuGraphClone, unsafe.Pointer(args), &args.ret)
 }
@@ -1920,6 +1960,7 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 		hClonedGraph  CUgraph
 		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{phNode: phNode, hOriginalNode: hOriginalNode, hClonedGraph: hClonedGraph}
 	return callStatus(symCuGraphNodeFindInClone, unsafe.Pointer(args), &args.ret)
 }
@@ -1960,6 +2001,7 @@ func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 		type_ *CUgraphNodeType
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hNode: hNode, type_: type_}
 	return callStatus(symCuGraphNodeGetType, unsafe.Pointer(args), &args.ret)
 }
@@ -1989,6 +2031,7 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 		phGraph *CUgraph
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hNode: hNode, phGraph: phGraph}
 	return callStatus(symCuGraphNodeGetContainingGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -2022,6 +2065,7 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 		nodeId *uint32
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hNode: hNode, nodeId: nodeId}
 	return callStatus(symCuGraphNodeGetLocalId, unsafe.Pointer(args), &args.ret)
 }
@@ -2053,6 +2097,7 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 		toolsNodeId *uint64
 		_0          [6]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
 	return callStatus(symCuGraphNodeGetToolsId, unsafe.Pointer(args), &args.ret)
 }
@@ -2081,6 +2126,7 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 		graphId *uint32
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hGraph: hGraph, graphId: graphId}
 	return callStatus(symCuGraphGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -2110,6 +2156,7 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 		graphId    *uint32
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, graphId: graphId}
 	return callStatus(symCuGraphExecGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -2152,6 +2199,7 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 		numNodes *uint64
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hGraph: hGraph, nodes: nodes, numNodes: numNodes}
 	return callStatus(symCuGraphGetNodes, unsafe.Pointer(args), &args.ret)
 }
@@ -2188,6 +2236,7 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 		numRootNodes *uint64
 		_0           [5]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{hGraph: hGraph, rootNodes: rootNodes, numRootNodes: numRootNodes}
 	return callStatus(symCuGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
@@ -2251,6 +2300,7 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 		numEdges *uint64
 		_0       [3]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
 	return callStatus(symCuGraphGetEdges_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2308,6 +2358,7 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 		numDependencies *uint64
 		_0              [4]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hNode: hNode, dependencies: dependencies, edgeData: edgeData, numDependencies: numDependencies}
 	return callStatus(symCuGraphNodeGetDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2361,6 +2412,7 @@ func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphN
 		numDependentNodes *uint64
 		_0                [4]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{hNode: hNode, dependentNodes: dependentNodes, edgeData: edgeData, numDependentNodes: numDependentNodes}
 	return callStatus(symCuGraphNodeGetDependentNodes_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2419,6 +2471,7 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		numDependencies uint64
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	return callStatus(symCuGraphAddDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2476,6 +2529,7 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		numDependencies uint64
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	return callStatus(symCuGraphRemoveDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2516,6 +2570,7 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 		hNode CUgraphNode
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hNode: hNode}
 	return callStatus(symCuGraphDestroyNode, unsafe.Pointer(args), &args.ret)
 }
@@ -2650,6 +2705,7 @@ func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags
 		flags       uint64
 		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, flags: uint64(flags)}
 	return callStatus(symCuGraphInstantiateWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -2672,6 +2728,7 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
 		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
 	return callStatus(symCuGraphInstantiateWithParams_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2710,6 +2767,7 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 		flags      *uint64
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, flags: flags}
 	return callStatus(symCuGraphExecGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -2781,6 +2839,7 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExecKernelNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2837,6 +2896,7 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 		ctx        CUcontext
 		_0         [4]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, copyParams: copyParams, ctx: ctx}
 	return callStatus(symCuGraphExecMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -2890,6 +2950,7 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 		ctx          CUcontext
 		_0           [4]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, memsetParams: memsetParams, ctx: ctx}
 	return callStatus(symCuGraphExecMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -2940,6 +3001,7 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 		nodeParams *CUDA_HOST_NODE_PARAMS
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExecHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -2991,6 +3053,7 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 		childGraph CUgraph
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, childGraph: childGraph}
 	return callStatus(symCuGraphExecChildGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3040,6 +3103,7 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 		event      CUevent
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	return callStatus(symCuGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -3088,6 +3152,7 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 		event      CUevent
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	return callStatus(symCuGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -3139,6 +3204,7 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3189,6 +3255,7 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -3233,6 +3300,7 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 		_0         [4]byte
 		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	return callStatus(symCuGraphNodeSetEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -3266,6 +3334,7 @@ func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 		isEnabled  *uint32
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	return callStatus(symCuGraphNodeGetEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -3286,6 +3355,7 @@ func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 		hStream    CUstream
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hStream: hStream}
 	return callStatus(symCuGraphUpload_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -3305,6 +3375,7 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 		hStream    CUstream
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hStream: hStream}
 	return callStatus(symCuGraphLaunch_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -3356,6 +3427,7 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 		hGraphExec CUgraphExec
 		_0         [7]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec}
 	return callStatus(symCuGraphExecDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -3405,6 +3477,7 @@ func CuGraphDestroy(hGraph CUgraph) error {
 		hGraph CUgraph
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hGraph: hGraph}
 	return callStatus(symCuGraphDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -3499,6 +3572,7 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 		resultInfo *CUgraphExecUpdateResultInfo
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
 	return callStatus(symCuGraphExecUpdate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3530,6 +3604,7 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 		src CUgraphNode
 		_0  [6]uint64
 		ret CUresult
+		_1  [4]byte
 	}{dst: dst, src: src}
 	return callStatus(symCuGraphKernelNodeCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -3566,6 +3641,7 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 		value_out *CUkernelNodeAttrValue
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{hNode: hNode, attr: attr, value_out: value_out}
 	return callStatus(symCuGraphKernelNodeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -3610,6 +3686,7 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 		value *CUkernelNodeAttrValue
 		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{hNode: hNode, attr: attr, value: value}
 	return callStatus(symCuGraphKernelNodeSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -3655,6 +3732,7 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags CUgraphDebugDot_flag
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{hGraph: hGraph, path: path, flags: flags}
 	return callStatus(symCuGraphDebugDotPrint, unsafe.Pointer(args), &args.ret)
 }
@@ -3718,6 +3796,7 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 		_1              [4]byte
 		_2              [3]uint64
 		ret             CUresult
+		_3              [4]byte
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
 	return callStatus(symCuUserObjectCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -3755,6 +3834,7 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{object: object, count: count}
 	return callStatus(symCuUserObjectRetain, unsafe.Pointer(args), &args.ret)
 }
@@ -3797,6 +3877,7 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{object: object, count: count}
 	return callStatus(symCuUserObjectRelease, unsafe.Pointer(args), &args.ret)
 }
@@ -3848,6 +3929,7 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{graph: graph, object: object, count: count, flags: flags}
 	return callStatus(symCuGraphRetainUserObject, unsafe.Pointer(args), &args.ret)
 }
@@ -3890,6 +3972,7 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 		_0     [4]byte
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{graph: graph, object: object, count: count}
 	return callStatus(symCuGraphReleaseUserObject, unsafe.Pointer(args), &args.ret)
 }
@@ -3980,6 +4063,7 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		nodeParams      *CUgraphNodeParams
 		_0              [2]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddNode_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4003,6 +4087,7 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		nodeParams      *CUgraphNodeParams
 		_0              [2]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddNode_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -4044,6 +4129,7 @@ func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 		nodeParams *CUgraphNodeParams
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4065,6 +4151,7 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 		nodeParams *CUgraphNodeParams
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4104,6 +4191,7 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 		nodeParams *CUgraphNodeParams
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4167,6 +4255,7 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 		nodeParams *CUgraphNodeParams
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExecNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4227,6 +4316,7 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 		_1                 [4]byte
 		_2                 [3]uint64
 		ret                CUresult
+		_3                 [4]byte
 	}{pHandle_out: pHandle_out, hGraph: hGraph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
 	return callStatus(symCuGraphConditionalHandleCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -4251,6 +4341,7 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS_v1
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddKernelNode_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4272,6 +4363,7 @@ func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphKernelNodeGetParams_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4294,6 +4386,7 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphKernelNodeSetParams_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4317,6 +4410,7 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
 		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	return callStatus(symCuGraphExecKernelNodeSetParams_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4374,6 +4468,7 @@ func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, inst
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
 		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
 	return callStatus(symCuGraphInstantiateWithParams, unsafe.Pointer(args), &args.ret)
 }
@@ -4395,6 +4490,7 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 		updateResult_out *CUgraphExecUpdateResult
 		_0               [4]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{hGraphExec: hGraphExec, hGraph: hGraph, hErrorNode_out: hErrorNode_out, updateResult_out: updateResult_out}
 	return callStatus(symCuGraphExecUpdate_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4454,6 +4550,7 @@ func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 		hStream    CUstream
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hStream: hStream}
 	return callStatus(symCuGraphUpload, unsafe.Pointer(args), &args.ret)
 }
@@ -4523,6 +4620,7 @@ func CuGraphLaunch(hGraphExec CUgraphExec, hStream CUstream) error {
 		hStream    CUstream
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hStream: hStream}
 	return callStatus(symCuGraphLaunch, unsafe.Pointer(args), &args.ret)
 }
@@ -4544,6 +4642,7 @@ func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numE
 		numEdges *uint64
 		_0       [4]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hGraph: hGraph, from: from, to: to, numEdges: numEdges}
 	return callStatus(symCuGraphGetEdges_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4564,6 +4663,7 @@ func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode,
 		numDependencies *uint64
 		_0              [5]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hNode: hNode, dependencies: dependencies, numDependencies: numDependencies}
 	return callStatus(symCuGraphNodeGetDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4584,6 +4684,7 @@ func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphN
 		numDependentNodes *uint64
 		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{hNode: hNode, dependentNodes: dependentNodes, numDependentNodes: numDependentNodes}
 	return callStatus(symCuGraphNodeGetDependentNodes_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4605,6 +4706,7 @@ func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		numDependencies uint64
 		_0              [4]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
 	return callStatus(symCuGraphAddDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4626,6 +4728,7 @@ func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		numDependencies uint64
 		_0              [4]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
 	return callStatus(symCuGraphRemoveDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4648,6 +4751,7 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		nodeParams      *CUgraphNodeParams
 		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	return callStatus(symCuGraphAddNode_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4670,6 +4774,7 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		bufferSize  uint64
 		_0          [3]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
 	return callStatus(symCuGraphInstantiate_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4692,6 +4797,7 @@ func CuGraphInstantiate_v2(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		bufferSize  uint64
 		_0          [3]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
 	return callStatus(symCuGraphInstantiate_v2, unsafe.Pointer(args), &args.ret)
 }

@@ -33,6 +33,7 @@ func CuGraphicsUnregisterResource(resource CUgraphicsResource) error {
 		resource CUgraphicsResource
 		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{resource: resource}
 	return callStatus(symCuGraphicsUnregisterResource, unsafe.Pointer(args), &args.ret)
 }
@@ -75,6 +76,7 @@ func CuGraphicsSubResourceGetMappedArray(pArray *CUarray, resource CUgraphicsRes
 		_1         [4]byte
 		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{pArray: pArray, resource: resource, arrayIndex: arrayIndex, mipLevel: mipLevel}
 	return callStatus(symCuGraphicsSubResourceGetMappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -110,6 +112,7 @@ func CuGraphicsResourceGetMappedMipmappedArray(pMipmappedArray *CUmipmappedArray
 		resource        CUgraphicsResource
 		_0              [6]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{pMipmappedArray: pMipmappedArray, resource: resource}
 	return callStatus(symCuGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -158,6 +161,7 @@ func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, 
 		resource CUgraphicsResource
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pDevPtr: pDevPtr, pSize: pSize, resource: resource}
 	return callStatus(symCuGraphicsResourceGetMappedPointer_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -209,6 +213,7 @@ func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags CUgraph
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{resource: resource, flags: flags}
 	return callStatus(symCuGraphicsResourceSetMapFlags_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +236,7 @@ func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hS
 		hStream   CUstream
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{count: count, resources: resources, hStream: hStream}
 	return callStatus(symCuGraphicsMapResources_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -253,6 +259,7 @@ func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, 
 		hStream   CUstream
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{count: count, resources: resources, hStream: hStream}
 	return callStatus(symCuGraphicsUnmapResources_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -273,6 +280,7 @@ func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags CUgraph
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{resource: resource, flags: flags}
 	return callStatus(symCuGraphicsResourceSetMapFlags_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -292,6 +300,7 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 		resource CUgraphicsResource
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pDevPtr: pDevPtr, pSize: pSize, resource: resource}
 	return callStatus(symCuGraphicsResourceGetMappedPointer_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -352,6 +361,7 @@ func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream
 		hStream   CUstream
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{count: count, resources: resources, hStream: hStream}
 	return callStatus(symCuGraphicsMapResources, unsafe.Pointer(args), &args.ret)
 }
@@ -402,6 +412,7 @@ func CuGraphicsUnmapResources(count uint32, resources *CUgraphicsResource, hStre
 		hStream   CUstream
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{count: count, resources: resources, hStream: hStream}
 	return callStatus(symCuGraphicsUnmapResources, unsafe.Pointer(args), &args.ret)
 }

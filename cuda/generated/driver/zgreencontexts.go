@@ -61,6 +61,7 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 		_1    [4]byte
 		_2    [4]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{phCtx: phCtx, desc: desc, dev: dev, flags: flags}
 	return callStatus(symCuGreenCtxCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -105,6 +106,7 @@ func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 		hCtx CUgreenCtx
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{hCtx: hCtx}
 	return callStatus(symCuGreenCtxDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -150,6 +152,7 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 		hCtx     CUgreenCtx
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pContext: pContext, hCtx: hCtx}
 	return callStatus(symCuCtxFromGreenCtx, unsafe.Pointer(args), &args.ret)
 }
@@ -203,6 +206,7 @@ func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUde
 		_1       [4]byte
 		_2       [5]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{device: device, resource: resource, type_: type_}
 	return callStatus(symCuDeviceGetDevResource, unsafe.Pointer(args), &args.ret)
 }
@@ -247,6 +251,7 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hCtx: hCtx, resource: resource, type_: type_}
 	return callStatus(symCuCtxGetDevResource, unsafe.Pointer(args), &args.ret)
 }
@@ -293,6 +298,7 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hCtx: hCtx, resource: resource, type_: type_}
 	return callStatus(symCuGreenCtxGetDevResource, unsafe.Pointer(args), &args.ret)
 }
@@ -357,6 +363,7 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 		_1        [4]byte
 		_2        [2]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, minCount: minCount}
 	return callStatus(symCuDevSmResourceSplitByCount, unsafe.Pointer(args), &args.ret)
 }
@@ -421,6 +428,7 @@ func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevRe
 		groupParams *CU_DEV_SM_RESOURCE_GROUP_PARAMS
 		_2          [2]uint64
 		ret         CUresult
+		_3          [4]byte
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, groupParams: groupParams}
 	return callStatus(symCuDevSmResourceSplit, unsafe.Pointer(args), &args.ret)
 }
@@ -467,6 +475,7 @@ func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResour
 		_0          [4]byte
 		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{phDesc: phDesc, resources: resources, nbResources: nbResources}
 	return callStatus(symCuDevResourceGenerateDesc, unsafe.Pointer(args), &args.ret)
 }
@@ -511,6 +520,7 @@ func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 		hEvent CUevent
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hCtx: hCtx, hEvent: hEvent}
 	return callStatus(symCuGreenCtxRecordEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -554,6 +564,7 @@ func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 		hEvent CUevent
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hCtx: hCtx, hEvent: hEvent}
 	return callStatus(symCuGreenCtxWaitEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -600,6 +611,7 @@ func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 		phCtx   *CUgreenCtx
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, phCtx: phCtx}
 	return callStatus(symCuStreamGetGreenCtx, unsafe.Pointer(args), &args.ret)
 }
@@ -656,6 +668,7 @@ func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags CUstr
 		_1       [4]byte
 		_2       [4]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{phStream: phStream, greenCtx: greenCtx, flags: flags, priority: priority}
 	return callStatus(symCuGreenCtxStreamCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -694,6 +707,7 @@ func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 		greenCtxId *uint64
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{greenCtx: greenCtx, greenCtxId: greenCtxId}
 	return callStatus(symCuGreenCtxGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -715,6 +729,7 @@ func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, resource: resource, type_: type_}
 	return callStatus(symCuStreamGetDevResource_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -766,6 +781,7 @@ func CuStreamGetDevResource(hStream CUstream, resource *CUdevResource, type_ CUd
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, resource: resource, type_: type_}
 	return callStatus(symCuStreamGetDevResource, unsafe.Pointer(args), &args.ret)
 }

@@ -42,6 +42,7 @@ func CuInit(Flags uint32) error {
 		_0    [4]byte
 		_1    [7]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{Flags: Flags}
 	return callStatus(symCuInit, unsafe.Pointer(args), &args.ret)
 }

@@ -61,6 +61,7 @@ func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUji
 		numLibraryOptions   uint32
 		_1                  [4]byte
 		ret                 CUresult
+		_2                  [4]byte
 	}{library: library, code: code, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
 	return callStatus(symCuLibraryLoadData, unsafe.Pointer(args), &args.ret)
 }
@@ -114,6 +115,7 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 		numLibraryOptions   uint32
 		_1                  [4]byte
 		ret                 CUresult
+		_2                  [4]byte
 	}{library: library, fileName: fileName, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
 	return callStatus(symCuLibraryLoadFromFile, unsafe.Pointer(args), &args.ret)
 }
@@ -148,6 +150,7 @@ func CuLibraryUnload(library CUlibrary) error {
 		library CUlibrary
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{library: library}
 	return callStatus(symCuLibraryUnload, unsafe.Pointer(args), &args.ret)
 }
@@ -187,6 +190,7 @@ func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error 
 		name    *byte
 		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pKernel: pKernel, library: library, name: name}
 	return callStatus(symCuLibraryGetKernel, unsafe.Pointer(args), &args.ret)
 }
@@ -215,6 +219,7 @@ func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 		lib   CUlibrary
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{count: count, lib: lib}
 	return callStatus(symCuLibraryGetKernelCount, unsafe.Pointer(args), &args.ret)
 }
@@ -250,6 +255,7 @@ func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibra
 		lib        CUlibrary
 		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{kernels: kernels, numKernels: numKernels, lib: lib}
 	return callStatus(symCuLibraryEnumerateKernels, unsafe.Pointer(args), &args.ret)
 }
@@ -282,6 +288,7 @@ func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
 		library CUlibrary
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pMod: pMod, library: library}
 	return callStatus(symCuLibraryGetModule, unsafe.Pointer(args), &args.ret)
 }
@@ -322,6 +329,7 @@ func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
 		kernel CUkernel
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{pFunc: pFunc, kernel: kernel}
 	return callStatus(symCuKernelGetFunction, unsafe.Pointer(args), &args.ret)
 }
@@ -348,6 +356,7 @@ func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
 		kernel CUkernel
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{pLib: pLib, kernel: kernel}
 	return callStatus(symCuKernelGetLibrary, unsafe.Pointer(args), &args.ret)
 }
@@ -392,6 +401,7 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 		name    *byte
 		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
 	return callStatus(symCuLibraryGetGlobal, unsafe.Pointer(args), &args.ret)
 }
@@ -435,6 +445,7 @@ func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, na
 		name    *byte
 		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
 	return callStatus(symCuLibraryGetManaged, unsafe.Pointer(args), &args.ret)
 }
@@ -472,6 +483,7 @@ func CuLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CUlibrary, symbol
 		symbol  *byte
 		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{fptr: fptr, library: library, symbol: symbol}
 	return callStatus(symCuLibraryGetUnifiedFunction, unsafe.Pointer(args), &args.ret)
 }
@@ -512,6 +524,7 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{pi: pi, attrib: attrib, kernel: kernel, dev: dev}
 	return callStatus(symCuKernelGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -559,6 +572,7 @@ func CuKernelSetAttribute(attrib CUfunction_attribute, val int32, kernel CUkerne
 		_2     [4]byte
 		_3     [4]uint64
 		ret    CUresult
+		_4     [4]byte
 	}{attrib: attrib, val: val, kernel: kernel, dev: dev}
 	return callStatus(symCuKernelSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -595,6 +609,7 @@ func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) 
 		_1     [4]byte
 		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{kernel: kernel, config: config, dev: dev}
 	return callStatus(symCuKernelSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -623,6 +638,7 @@ func CuKernelGetName(name **byte, hfunc CUkernel) error {
 		hfunc CUkernel
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{name: name, hfunc: hfunc}
 	return callStatus(symCuKernelGetName, unsafe.Pointer(args), &args.ret)
 }
@@ -657,6 +673,7 @@ func CuKernelGetParamInfo(kernel CUkernel, paramIndex uint64, paramOffset *uint6
 		paramSize   *uint64
 		_0          [4]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{kernel: kernel, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
 	return callStatus(symCuKernelGetParamInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -682,6 +699,7 @@ func CuKernelGetParamCount(kernel CUkernel, paramCount *uint64) error {
 		paramCount *uint64
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{kernel: kernel, paramCount: paramCount}
 	return callStatus(symCuKernelGetParamCount, unsafe.Pointer(args), &args.ret)
 }

@@ -39,6 +39,7 @@ func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) err
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{baseLeId: baseLeId, count: count}
 	return callStatus(symCuLogicalEndpointIdReserve, unsafe.Pointer(args), &args.ret)
 }
@@ -74,6 +75,7 @@ func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) erro
 		_1       [4]byte
 		_2       [6]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{baseLeId: baseLeId, count: count}
 	return callStatus(symCuLogicalEndpointIdRelease, unsafe.Pointer(args), &args.ret)
 }
@@ -115,6 +117,7 @@ func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointPr
 		prop *CUlogicalEndpointProp
 		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{leId: leId, prop: prop}
 	return callStatus(symCuLogicalEndpointCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -152,6 +155,7 @@ func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 		_1   [4]byte
 		_2   [6]uint64
 		ret  CUresult
+		_3   [4]byte
 	}{leId: leId, dev: dev}
 	return callStatus(symCuLogicalEndpointAddDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -188,6 +192,7 @@ func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 		_0   [4]byte
 		_1   [7]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{leId: leId}
 	return callStatus(symCuLogicalEndpointDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -240,6 +245,7 @@ func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset ui
 		flags  uint64
 		_2     [2]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{leId: leId, dev: dev, offset: offset, ptr: ptr, size: size, flags: flags}
 	return callStatus(symCuLogicalEndpointBindAddr, unsafe.Pointer(args), &args.ret)
 }
@@ -291,6 +297,7 @@ func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uin
 		flags     uint64
 		_2        [1]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{leId: leId, dev: dev, offset: offset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
 	return callStatus(symCuLogicalEndpointBindMem, unsafe.Pointer(args), &args.ret)
 }
@@ -332,6 +339,7 @@ func CuLogicalEndpointUnbind(leId CUlogicalEndpointId, dev CUdevice, offset uint
 		size   uint64
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{leId: leId, dev: dev, offset: offset, size: size}
 	return callStatus(symCuLogicalEndpointUnbind, unsafe.Pointer(args), &args.ret)
 }
@@ -370,6 +378,7 @@ func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, ha
 		_1         [4]byte
 		_2         [5]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{handle: handle, leId: leId, handleType: handleType}
 	return callStatus(symCuLogicalEndpointExport, unsafe.Pointer(args), &args.ret)
 }
@@ -410,6 +419,7 @@ func CuLogicalEndpointImport(leId CUlogicalEndpointId, handle unsafe.Pointer, ha
 		_1         [4]byte
 		_2         [5]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{leId: leId, handle: handle, handleType: handleType}
 	return callStatus(symCuLogicalEndpointImport, unsafe.Pointer(args), &args.ret)
 }
@@ -447,6 +457,7 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 		prop          *CUlogicalEndpointProp
 		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{bindAlignment: bindAlignment, maxSize: maxSize, prop: prop}
 	return callStatus(symCuLogicalEndpointGetLimits, unsafe.Pointer(args), &args.ret)
 }
@@ -490,6 +501,7 @@ func CuLogicalEndpointQuery(leId CUlogicalEndpointId, count uint32, queryStatus 
 		queryStatus *int32
 		_2          [5]uint64
 		ret         CUresult
+		_3          [4]byte
 	}{leId: leId, count: count, queryStatus: queryStatus}
 	return callStatus(symCuLogicalEndpointQuery, unsafe.Pointer(args), &args.ret)
 }

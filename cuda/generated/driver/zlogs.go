@@ -43,6 +43,7 @@ func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callb
 		callback_out *CUlogsCallbackHandle
 		_0           [5]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{callbackFunc: callbackFunc, userData: userData, callback_out: callback_out}
 	return callStatus(symCuLogsRegisterCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -68,6 +69,7 @@ func CuLogsUnregisterCallback(callback CUlogsCallbackHandle) error {
 		callback CUlogsCallbackHandle
 		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{callback: callback}
 	return callStatus(symCuLogsUnregisterCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -96,6 +98,7 @@ func CuLogsCurrent(iterator_out *CUlogIterator, flags uint32) error {
 		_0           [4]byte
 		_1           [6]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{iterator_out: iterator_out, flags: flags}
 	return callStatus(symCuLogsCurrent, unsafe.Pointer(args), &args.ret)
 }
@@ -126,6 +129,7 @@ func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) e
 		_0         [4]byte
 		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{iterator: iterator, pathToFile: pathToFile, flags: flags}
 	return callStatus(symCuLogsDumpToFile, unsafe.Pointer(args), &args.ret)
 }
@@ -165,6 +169,7 @@ func CuLogsDumpToMemory(iterator *CUlogIterator, buffer *byte, size *uint64, fla
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{iterator: iterator, buffer: buffer, size: size, flags: flags}
 	return callStatus(symCuLogsDumpToMemory, unsafe.Pointer(args), &args.ret)
 }

@@ -19,6 +19,7 @@ func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptr: dptr, hStream: hStream}
 	return callStatus(symCuMemFreeAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -40,6 +41,7 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 		hStream  CUstream
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize, hStream: hStream}
 	return callStatus(symCuMemAllocAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -85,6 +87,7 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 		minBytesToKeep uint64
 		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pool: pool, minBytesToKeep: minBytesToKeep}
 	return callStatus(symCuMemPoolTrimTo, unsafe.Pointer(args), &args.ret)
 }
@@ -128,6 +131,7 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 		value unsafe.Pointer
 		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pool: pool, attr: attr, value: value}
 	return callStatus(symCuMemPoolSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -172,6 +176,7 @@ func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 		value unsafe.Pointer
 		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pool: pool, attr: attr, value: value}
 	return callStatus(symCuMemPoolGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -219,6 +224,7 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 		count uint64
 		_0    [5]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pool: pool, map_: map_, count: count}
 	return callStatus(symCuMemPoolSetAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -253,6 +259,7 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 		location *CUmemLocation
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{flags: flags, memPool: memPool, location: location}
 	return callStatus(symCuMemPoolGetAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -309,6 +316,7 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 		poolProps *CUmemPoolProps
 		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{pool: pool, poolProps: poolProps}
 	return callStatus(symCuMemPoolCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -347,6 +355,7 @@ func CuMemPoolDestroy(pool CUmemoryPool) error {
 		pool CUmemoryPool
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{pool: pool}
 	return callStatus(symCuMemPoolDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -393,6 +402,7 @@ func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, typ
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pool_out: pool_out, location: location, type_: type_}
 	return callStatus(symCuMemGetDefaultMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -431,6 +441,7 @@ func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAll
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pool: pool, location: location, type_: type_}
 	return callStatus(symCuMemGetMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -472,6 +483,7 @@ func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CU
 		pool     CUmemoryPool
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{location: location, type_: type_, pool: pool}
 	return callStatus(symCuMemSetMemPool, unsafe.Pointer(args), &args.ret)
 }
@@ -493,6 +505,7 @@ func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmem
 		hStream  CUstream
 		_0       [4]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize, pool: pool, hStream: hStream}
 	return callStatus(symCuMemAllocFromPoolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -543,6 +556,7 @@ func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPo
 		flags      uint64
 		_1         [4]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{handle_out: handle_out, pool: pool, handleType: handleType, flags: flags}
 	return callStatus(symCuMemPoolExportToShareableHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -592,6 +606,7 @@ func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Po
 		flags      uint64
 		_1         [4]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{pool_out: pool_out, handle: handle, handleType: handleType, flags: flags}
 	return callStatus(symCuMemPoolImportFromShareableHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -632,6 +647,7 @@ func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdevicep
 		ptr           CUdeviceptr
 		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{shareData_out: shareData_out, ptr: ptr}
 	return callStatus(symCuMemPoolExportPointer, unsafe.Pointer(args), &args.ret)
 }
@@ -675,6 +691,7 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 		shareData *CUmemPoolPtrExportData
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{ptr_out: ptr_out, pool: pool, shareData: shareData}
 	return callStatus(symCuMemPoolImportPointer, unsafe.Pointer(args), &args.ret)
 }
@@ -722,6 +739,7 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptr: dptr, hStream: hStream}
 	return callStatus(symCuMemFreeAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -783,6 +801,7 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 		hStream  CUstream
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize, hStream: hStream}
 	return callStatus(symCuMemAllocAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -832,6 +851,7 @@ func CuMemAllocFromPoolAsync(dptr *CUdeviceptr, bytesize uint64, pool CUmemoryPo
 		hStream  CUstream
 		_0       [4]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize, pool: pool, hStream: hStream}
 	return callStatus(symCuMemAllocFromPoolAsync, unsafe.Pointer(args), &args.ret)
 }

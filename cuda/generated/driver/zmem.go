@@ -65,6 +65,7 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 		total *uint64
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{free: free, total: total}
 	return callStatus(symCuMemGetInfo_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -143,6 +144,7 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 		bytesize uint64
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize}
 	return callStatus(symCuMemAlloc_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -217,6 +219,7 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 		_0               [4]byte
 		_1               [3]uint64
 		ret              CUresult
+		_2               [4]byte
 	}{dptr: dptr, pPitch: pPitch, WidthInBytes: WidthInBytes, Height: Height, ElementSizeBytes: ElementSizeBytes}
 	return callStatus(symCuMemAllocPitch_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -290,6 +293,7 @@ func CuMemFree_v2(dptr CUdeviceptr) error {
 		dptr CUdeviceptr
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{dptr: dptr}
 	return callStatus(symCuMemFree_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -346,6 +350,7 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 		dptr  CUdeviceptr
 		_0    [5]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pbase: pbase, psize: psize, dptr: dptr}
 	return callStatus(symCuMemGetAddressRange_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -419,6 +424,7 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 		bytesize uint64
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pp: pp, bytesize: bytesize}
 	return callStatus(symCuMemAllocHost_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -470,6 +476,7 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 		p   unsafe.Pointer
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCuMemFreeHost, unsafe.Pointer(args), &args.ret)
 }
@@ -532,6 +539,7 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pp: pp, bytesize: bytesize, Flags: Flags}
 	return callStatus(symCuMemHostAlloc, unsafe.Pointer(args), &args.ret)
 }
@@ -597,6 +605,7 @@ func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags ui
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pdptr: pdptr, p: p, Flags: Flags}
 	return callStatus(symCuMemHostGetDevicePointer_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -632,6 +641,7 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 		p      unsafe.Pointer
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{pFlags: pFlags, p: p}
 	return callStatus(symCuMemHostGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -703,6 +713,7 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags CUmemAttach_fla
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{dptr: dptr, bytesize: bytesize, flags: flags}
 	return callStatus(symCuMemAllocManaged, unsafe.Pointer(args), &args.ret)
 }
@@ -752,6 +763,7 @@ func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCall
 		callback     *CUasyncCallbackHandle
 		_1           [4]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{device: device, callbackFunc: callbackFunc, userData: userData, callback: callback}
 	return callStatus(symCuDeviceRegisterAsyncNotification, unsafe.Pointer(args), &args.ret)
 }
@@ -784,6 +796,7 @@ func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallba
 		callback CUasyncCallbackHandle
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{device: device, callback: callback}
 	return callStatus(symCuDeviceUnregisterAsyncNotification, unsafe.Pointer(args), &args.ret)
 }
@@ -826,6 +839,7 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 		pciBusId *byte
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dev: dev, pciBusId: pciBusId}
 	return callStatus(symCuDeviceGetByPCIBusId, unsafe.Pointer(args), &args.ret)
 }
@@ -868,6 +882,7 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 		_1       [4]byte
 		_2       [5]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{pciBusId: pciBusId, len: len, dev: dev}
 	return callStatus(symCuDeviceGetPCIBusId, unsafe.Pointer(args), &args.ret)
 }
@@ -906,6 +921,7 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 		event   CUevent
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pHandle: pHandle, event: event}
 	return callStatus(symCuIpcGetEventHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -949,6 +965,7 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 		phEvent *CUevent
 		handle  CUipcEventHandle
 		ret     CUresult
+		_0      [4]byte
 	}{phEvent: phEvent, handle: handle}
 	return callStatus(symCuIpcOpenEventHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -996,6 +1013,7 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 		dptr    CUdeviceptr
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pHandle: pHandle, dptr: dptr}
 	return callStatus(symCuIpcGetMemHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -1057,6 +1075,7 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUip
 		Flags  CUipcMem_flags
 		_0     [4]byte
 		ret    CUresult
+		_1     [4]byte
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
 	return callStatus(symCuIpcOpenMemHandle_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1099,6 +1118,7 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 		dptr CUdeviceptr
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{dptr: dptr}
 	return callStatus(symCuIpcCloseMemHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -1183,6 +1203,7 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{p: p, bytesize: bytesize, Flags: Flags}
 	return callStatus(symCuMemHostRegister_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1226,6 +1247,7 @@ func CuMemHostUnregister(p unsafe.Pointer) error {
 		p   unsafe.Pointer
 		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{p: p}
 	return callStatus(symCuMemHostUnregister, unsafe.Pointer(args), &args.ret)
 }
@@ -1247,6 +1269,7 @@ func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 		ByteCount uint64
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dst: dst, src: src, ByteCount: ByteCount}
 	return callStatus(symCuMemcpy_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1269,6 +1292,7 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 		ByteCount  uint64
 		_0         [3]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyPeer_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1290,6 +1314,7 @@ func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 		ByteCount uint64
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyHtoD_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1310,6 +1335,7 @@ func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 		ByteCount uint64
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoH_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1330,6 +1356,7 @@ func CuMemcpyDtoD_v2_ptds(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 		ByteCount uint64
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoD_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1351,6 +1378,7 @@ func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdevice
 		ByteCount uint64
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoA_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1372,6 +1400,7 @@ func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uin
 		ByteCount uint64
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoD_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1394,6 +1423,7 @@ func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 		ByteCount uint64
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyHtoA_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1416,6 +1446,7 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		ByteCount uint64
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoH_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1439,6 +1470,7 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 		ByteCount uint64
 		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoA_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1458,6 +1490,7 @@ func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 		pCopy *CUDA_MEMCPY2D
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy2D_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1476,6 +1509,7 @@ func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 		pCopy *CUDA_MEMCPY2D
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy2DUnaligned_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1495,6 +1529,7 @@ func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 		pCopy *CUDA_MEMCPY3D
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy3D_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1513,6 +1548,7 @@ func CuMemcpy3DPeer_ptds(pCopy *CUDA_MEMCPY3D_PEER) error {
 		pCopy *CUDA_MEMCPY3D_PEER
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy3DPeer_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1534,6 +1570,7 @@ func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStr
 		hStream   CUstream
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dst: dst, src: src, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1557,6 +1594,7 @@ func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevi
 		hStream    CUstream
 		_0         [2]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyPeerAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1578,6 +1616,7 @@ func CuMemcpyHtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcHost unsafe.Pointer, By
 		hStream   CUstream
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyHtoDAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1599,6 +1638,7 @@ func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, By
 		hStream   CUstream
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyDtoHAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1620,6 +1660,7 @@ func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, Byt
 		hStream   CUstream
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyDtoDAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1643,6 +1684,7 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 		hStream   CUstream
 		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyHtoAAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1666,6 +1708,7 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 		hStream   CUstream
 		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyAtoHAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1685,6 +1728,7 @@ func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
 	return callStatus(symCuMemcpy2DAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1704,6 +1748,7 @@ func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
 	return callStatus(symCuMemcpy3DAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1723,6 +1768,7 @@ func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
 	return callStatus(symCuMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1748,6 +1794,7 @@ func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uin
 		numAttrs  uint64
 		hStream   CUstream
 		ret       CUresult
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, hStream: hStream}
 	return callStatus(symCuMemcpyBatchAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1770,6 +1817,7 @@ func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP,
 		hStream CUstream
 		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
 	return callStatus(symCuMemcpy3DBatchAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1792,6 +1840,7 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 		hStream CUstream
 		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dst: dst, src: src, size: size, attr: attr, hStream: hStream}
 	return callStatus(symCuMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1812,6 +1861,7 @@ func CuMemcpy3DWithAttributesAsync_ptsz(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64
 		hStream CUstream
 		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{op: op, flags: flags, hStream: hStream}
 	return callStatus(symCuMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1833,6 +1883,7 @@ func CuMemsetD8_v2_ptds(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 		N         uint64
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N}
 	return callStatus(symCuMemsetD8_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1854,6 +1905,7 @@ func CuMemsetD16_v2_ptds(dstDevice CUdeviceptr, us uint16, N uint64) error {
 		N         uint64
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N}
 	return callStatus(symCuMemsetD16_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1875,6 +1927,7 @@ func CuMemsetD32_v2_ptds(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 		N         uint64
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N}
 	return callStatus(symCuMemsetD32_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1899,6 +1952,7 @@ func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Widt
 		Height    uint64
 		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D8_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1922,6 +1976,7 @@ func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Wi
 		Height    uint64
 		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D16_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1945,6 +2000,7 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 		Height    uint64
 		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D32_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
@@ -1967,6 +2023,7 @@ func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUs
 		hStream   CUstream
 		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N, hStream: hStream}
 	return callStatus(symCuMemsetD8Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1989,6 +2046,7 @@ func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream C
 		hStream   CUstream
 		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N, hStream: hStream}
 	return callStatus(symCuMemsetD16Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2011,6 +2069,7 @@ func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream C
 		hStream   CUstream
 		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N, hStream: hStream}
 	return callStatus(symCuMemsetD32Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2035,6 +2094,7 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 		hStream   CUstream
 		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height, hStream: hStream}
 	return callStatus(symCuMemsetD2D8Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2059,6 +2119,7 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 		hStream   CUstream
 		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height, hStream: hStream}
 	return callStatus(symCuMemsetD2D16Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2083,6 +2144,7 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 		hStream   CUstream
 		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height, hStream: hStream}
 	return callStatus(symCuMemsetD2D32Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2149,6 +2211,7 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 		pAllocateArray *CUDA_ARRAY_DESCRIPTOR
 		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
 	return callStatus(symCuArrayCreate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2201,6 +2264,7 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 		hArray           CUarray
 		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
 	return callStatus(symCuArrayGetDescriptor_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2231,6 +2295,7 @@ func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, 
 		array            CUarray
 		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, array: array}
 	return callStatus(symCuArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
@@ -2261,6 +2326,7 @@ func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PRO
 		mipmap           CUmipmappedArray
 		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
 	return callStatus(symCuMipmappedArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
@@ -2293,6 +2359,7 @@ func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREM
 		_0                 [4]byte
 		_1                 [5]uint64
 		ret                CUresult
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
 	return callStatus(symCuArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
@@ -2324,6 +2391,7 @@ func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY
 		_0                 [4]byte
 		_1                 [5]uint64
 		ret                CUresult
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
 	return callStatus(symCuMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
@@ -2363,6 +2431,7 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 		_0          [4]byte
 		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
 	return callStatus(symCuArrayGetPlane, unsafe.Pointer(args), &args.ret)
 }
@@ -2409,6 +2478,7 @@ func CuArrayDestroy(hArray CUarray) error {
 		hArray CUarray
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hArray: hArray}
 	return callStatus(symCuArrayDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -2473,6 +2543,7 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 		pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR
 		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
 	return callStatus(symCuArray3DCreate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2529,6 +2600,7 @@ func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray
 		hArray           CUarray
 		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
 	return callStatus(symCuArray3DGetDescriptor_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2568,6 +2640,7 @@ func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA
 		_0                  [4]byte
 		_1                  [5]uint64
 		ret                 CUresult
+		_2                  [4]byte
 	}{pHandle: pHandle, pMipmappedArrayDesc: pMipmappedArrayDesc, numMipmapLevels: numMipmapLevels}
 	return callStatus(symCuMipmappedArrayCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -2607,6 +2680,7 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 		_0              [4]byte
 		_1              [5]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{pLevelArray: pLevelArray, hMipmappedArray: hMipmappedArray, level: level}
 	return callStatus(symCuMipmappedArrayGetLevel, unsafe.Pointer(args), &args.ret)
 }
@@ -2639,6 +2713,7 @@ func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 		hMipmappedArray CUmipmappedArray
 		_0              [7]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hMipmappedArray: hMipmappedArray}
 	return callStatus(symCuMipmappedArrayDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -2681,6 +2756,7 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 		flags      uint64
 		_1         [3]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{handle: handle, dptr: dptr, size: size, handleType: handleType, flags: uint64(flags)}
 	return callStatus(symCuMemGetHandleForAddressRange, unsafe.Pointer(args), &args.ret)
 }
@@ -2705,6 +2781,7 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 		stream      CUstream
 		_1          [3]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{paramsArray: paramsArray, count: count, flags: flags, errorIndex: errorIndex, stream: stream}
 	return callStatus(symCuMemBatchDecompressAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2726,6 +2803,7 @@ func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{p: p, bytesize: bytesize, Flags: Flags}
 	return callStatus(symCuMemHostRegister_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2744,6 +2822,7 @@ func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 		total *uint32
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{free: free, total: total}
 	return callStatus(symCuMemGetInfo_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2763,6 +2842,7 @@ func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{dptr: dptr, bytesize: bytesize}
 	return callStatus(symCuMemAlloc_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2788,6 +2868,7 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 		_2               [4]byte
 		_3               [3]uint64
 		ret              CUresult
+		_4               [4]byte
 	}{dptr: dptr, pPitch: pPitch, WidthInBytes: WidthInBytes, Height: Height, ElementSizeBytes: ElementSizeBytes}
 	return callStatus(symCuMemAllocPitch_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2806,6 +2887,7 @@ func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 		_0   [4]byte
 		_1   [7]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{dptr: dptr}
 	return callStatus(symCuMemFree_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2826,6 +2908,7 @@ func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdevice
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pbase: pbase, psize: psize, dptr: dptr}
 	return callStatus(symCuMemGetAddressRange_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2846,6 +2929,7 @@ func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pp: pp, bytesize: bytesize}
 	return callStatus(symCuMemAllocHost_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2866,6 +2950,7 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pdptr: pdptr, p: p, Flags: Flags}
 	return callStatus(symCuMemHostGetDevicePointer_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2888,6 +2973,7 @@ func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount
 		_1        [4]byte
 		_2        [5]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyHtoD_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2909,6 +2995,7 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 		_1        [4]byte
 		_2        [5]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoH_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2931,6 +3018,7 @@ func CuMemcpyDtoD_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCou
 		_2        [4]byte
 		_3        [5]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoD_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2954,6 +3042,7 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 		_2        [4]byte
 		_3        [4]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoA_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2977,6 +3066,7 @@ func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint3
 		_2        [4]byte
 		_3        [4]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoD_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3000,6 +3090,7 @@ func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer,
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyHtoA_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3023,6 +3114,7 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 		_1        [4]byte
 		_2        [4]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoH_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3048,6 +3140,7 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 		_2        [4]byte
 		_3        [3]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoA_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3071,6 +3164,7 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 		hStream   CUstream
 		_2        [3]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyHtoAAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3094,6 +3188,7 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		hStream   CUstream
 		_2        [3]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyAtoHAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3112,6 +3207,7 @@ func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 		pCopy *CUDA_MEMCPY2D_v1
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy2D_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3129,6 +3225,7 @@ func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 		pCopy *CUDA_MEMCPY2D_v1
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy2DUnaligned_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3147,6 +3244,7 @@ func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 		pCopy *CUDA_MEMCPY3D_v1
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy3D_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3169,6 +3267,7 @@ func CuMemcpyHtoDAsync_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, Byte
 		hStream   CUstream
 		_2        [4]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyHtoDAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3191,6 +3290,7 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 		hStream   CUstream
 		_2        [4]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyDtoHAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3214,6 +3314,7 @@ func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, By
 		hStream   CUstream
 		_3        [4]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyDtoDAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3232,6 +3333,7 @@ func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
 	return callStatus(symCuMemcpy2DAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3250,6 +3352,7 @@ func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
 	return callStatus(symCuMemcpy3DAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3272,6 +3375,7 @@ func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 		_2        [4]byte
 		_3        [5]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N}
 	return callStatus(symCuMemsetD8_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3294,6 +3398,7 @@ func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 		_2        [4]byte
 		_3        [5]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N}
 	return callStatus(symCuMemsetD16_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3316,6 +3421,7 @@ func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 		_2        [4]byte
 		_3        [5]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N}
 	return callStatus(symCuMemsetD32_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3343,6 +3449,7 @@ func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width 
 		_4        [4]byte
 		_5        [3]uint64
 		ret       CUresult
+		_6        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D8_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3369,6 +3476,7 @@ func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Widt
 		_4        [4]byte
 		_5        [3]uint64
 		ret       CUresult
+		_6        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D16_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3395,6 +3503,7 @@ func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Widt
 		_4        [4]byte
 		_5        [3]uint64
 		ret       CUresult
+		_6        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D32_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3414,6 +3523,7 @@ func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 		pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
 	return callStatus(symCuArrayCreate_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3432,6 +3542,7 @@ func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray 
 		hArray           CUarray
 		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
 	return callStatus(symCuArrayGetDescriptor_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3451,6 +3562,7 @@ func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 		pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR_v1
 		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
 	return callStatus(symCuArray3DCreate_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3470,6 +3582,7 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 		hArray           CUarray
 		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
 	return callStatus(symCuArray3DGetDescriptor_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -3546,6 +3659,7 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 		ByteCount uint64
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyHtoD_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3616,6 +3730,7 @@ func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount ui
 		ByteCount uint64
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoH_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3688,6 +3803,7 @@ func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uin
 		ByteCount uint64
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoD_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3753,6 +3869,7 @@ func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, 
 		ByteCount uint64
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyDtoA_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3815,6 +3932,7 @@ func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, 
 		ByteCount uint64
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoD_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3877,6 +3995,7 @@ func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer,
 		ByteCount uint64
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyHtoA_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3940,6 +4059,7 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 		ByteCount uint64
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoH_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4003,6 +4123,7 @@ func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOf
 		ByteCount uint64
 		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyAtoA_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4070,6 +4191,7 @@ func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 		hStream   CUstream
 		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyHtoAAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4137,6 +4259,7 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		hStream   CUstream
 		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyAtoHAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4208,6 +4331,7 @@ func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
 		pCopy *CUDA_MEMCPY2D
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy2D_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4270,6 +4394,7 @@ func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 		pCopy *CUDA_MEMCPY2D
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy2DUnaligned_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4336,6 +4461,7 @@ func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 		pCopy *CUDA_MEMCPY3D
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy3D_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4415,6 +4541,7 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 		hStream   CUstream
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyHtoDAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4490,6 +4617,7 @@ func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 		hStream   CUstream
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyDtoHAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4564,6 +4692,7 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 		hStream   CUstream
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyDtoDAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4634,6 +4763,7 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
 	return callStatus(symCuMemcpy2DAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4699,6 +4829,7 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
 	return callStatus(symCuMemcpy3DAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4770,6 +4901,7 @@ func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 		N         uint64
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N}
 	return callStatus(symCuMemsetD8_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4836,6 +4968,7 @@ func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 		N         uint64
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N}
 	return callStatus(symCuMemsetD16_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4902,6 +5035,7 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 		N         uint64
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N}
 	return callStatus(symCuMemsetD32_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4974,6 +5108,7 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 		Height    uint64
 		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D8_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5045,6 +5180,7 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 		Height    uint64
 		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D16_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5116,6 +5252,7 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 		Height    uint64
 		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
 	return callStatus(symCuMemsetD2D32_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5178,6 +5315,7 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 		ByteCount uint64
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dst: dst, src: src, ByteCount: ByteCount}
 	return callStatus(symCuMemcpy, unsafe.Pointer(args), &args.ret)
 }
@@ -5243,6 +5381,7 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 		hStream   CUstream
 		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dst: dst, src: src, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -5295,6 +5434,7 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 		ByteCount  uint64
 		_0         [3]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount}
 	return callStatus(symCuMemcpyPeer, unsafe.Pointer(args), &args.ret)
 }
@@ -5348,6 +5488,7 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 		hStream    CUstream
 		_0         [2]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount, hStream: hStream}
 	return callStatus(symCuMemcpyPeerAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -5391,6 +5532,7 @@ func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 		pCopy *CUDA_MEMCPY3D_PEER
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
 	return callStatus(symCuMemcpy3DPeer, unsafe.Pointer(args), &args.ret)
 }
@@ -5434,6 +5576,7 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 		hStream CUstream
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
 	return callStatus(symCuMemcpy3DPeerAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -5463,6 +5606,7 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 		failIdx   *uint64
 		hStream   CUstream
 		ret       CUresult
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, hStream: hStream}
 	return callStatus(symCuMemcpyBatchAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -5489,6 +5633,7 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 		hStream CUstream
 		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, hStream: hStream}
 	return callStatus(symCuMemcpy3DBatchAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -5515,6 +5660,7 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 		failIdx   *uint64
 		hStream   CUstream
 		ret       CUresult
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, hStream: hStream}
 	return callStatus(symCuMemcpyBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -5538,6 +5684,7 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 		hStream CUstream
 		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, hStream: hStream}
 	return callStatus(symCuMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -5615,6 +5762,7 @@ func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 		numAttrs  uint64
 		hStream   CUstream
 		ret       CUresult
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, hStream: hStream}
 	return callStatus(symCuMemcpyBatchAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5673,6 +5821,7 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 		hStream CUstream
 		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
 	return callStatus(symCuMemcpy3DBatchAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5718,6 +5867,7 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 		hStream CUstream
 		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dst: dst, src: src, size: size, attr: attr, hStream: hStream}
 	return callStatus(symCuMemcpyWithAttributesAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -5757,6 +5907,7 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 		hStream CUstream
 		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{op: op, flags: flags, hStream: hStream}
 	return callStatus(symCuMemcpy3DWithAttributesAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -5816,6 +5967,7 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 		hStream   CUstream
 		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N, hStream: hStream}
 	return callStatus(symCuMemsetD8Async, unsafe.Pointer(args), &args.ret)
 }
@@ -5871,6 +6023,7 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 		hStream   CUstream
 		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N, hStream: hStream}
 	return callStatus(symCuMemsetD16Async, unsafe.Pointer(args), &args.ret)
 }
@@ -5929,6 +6082,7 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 		hStream   CUstream
 		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N, hStream: hStream}
 	return callStatus(symCuMemsetD32Async, unsafe.Pointer(args), &args.ret)
 }
@@ -5988,6 +6142,7 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 		hStream   CUstream
 		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height, hStream: hStream}
 	return callStatus(symCuMemsetD2D8Async, unsafe.Pointer(args), &args.ret)
 }
@@ -6048,6 +6203,7 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 		hStream   CUstream
 		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height, hStream: hStream}
 	return callStatus(symCuMemsetD2D16Async, unsafe.Pointer(args), &args.ret)
 }
@@ -6109,6 +6265,7 @@ func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width
 		hStream   CUstream
 		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height, hStream: hStream}
 	return callStatus(symCuMemsetD2D32Async, unsafe.Pointer(args), &args.ret)
 }
@@ -6128,6 +6285,7 @@ func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUip
 		Flags  CUipcMem_flags
 		_0     [4]byte
 		ret    CUresult
+		_1     [4]byte
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
 	return callStatus(symCuIpcOpenMemHandle_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -6184,6 +6342,7 @@ func CuMemBatchDecompressAsync(paramsArray *CUmemDecompressParams, count uint64,
 		stream      CUstream
 		_1          [3]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{paramsArray: paramsArray, count: count, flags: flags, errorIndex: errorIndex, stream: stream}
 	return callStatus(symCuMemBatchDecompressAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -24,6 +24,7 @@ func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWaitValue32_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -47,6 +48,7 @@ func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWaitValue64_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -71,6 +73,7 @@ func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint3
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWriteValue32_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -94,6 +97,7 @@ func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint6
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWriteValue64_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -118,6 +122,7 @@ func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstr
 		_1         [4]byte
 		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
 	return callStatus(symCuStreamBatchMemOp_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -141,6 +146,7 @@ func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fl
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWriteValue32_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -163,6 +169,7 @@ func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fla
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWaitValue32_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -185,6 +192,7 @@ func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fl
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWriteValue64_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -206,6 +214,7 @@ func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fla
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWaitValue64_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -229,6 +238,7 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 		_1         [4]byte
 		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
 	return callStatus(symCuStreamBatchMemOp_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -253,6 +263,7 @@ func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, 
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWriteValue32_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -276,6 +287,7 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWaitValue32_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -299,6 +311,7 @@ func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, 
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWriteValue64_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -321,6 +334,7 @@ func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, f
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWaitValue64_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -345,6 +359,7 @@ func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstream
 		_1         [4]byte
 		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
 	return callStatus(symCuStreamBatchMemOp_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -414,6 +429,7 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWriteValue32_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -487,6 +503,7 @@ func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fla
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWaitValue32_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -547,6 +564,7 @@ func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fl
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWriteValue64_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -607,6 +625,7 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 		_0     [4]byte
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	return callStatus(symCuStreamWaitValue64_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -675,6 +694,7 @@ func CuStreamBatchMemOp_v2(stream CUstream, count uint32, paramArray *CUstreamBa
 		_1         [4]byte
 		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
 	return callStatus(symCuStreamBatchMemOp_v2, unsafe.Pointer(args), &args.ret)
 }

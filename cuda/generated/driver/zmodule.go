@@ -47,6 +47,7 @@ func CuModuleLoad(module *CUmodule, fname *byte) error {
 		fname  *byte
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{module: module, fname: fname}
 	return callStatus(symCuModuleLoad, unsafe.Pointer(args), &args.ret)
 }
@@ -99,6 +100,7 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 		image  unsafe.Pointer
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{module: module, image: image}
 	return callStatus(symCuModuleLoadData, unsafe.Pointer(args), &args.ret)
 }
@@ -151,6 +153,7 @@ func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint3
 		optionValues *uintptr
 		_1           [3]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{module: module, image: image, numOptions: numOptions, options: options, optionValues: optionValues}
 	return callStatus(symCuModuleLoadDataEx, unsafe.Pointer(args), &args.ret)
 }
@@ -191,6 +194,7 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 		fatCubin unsafe.Pointer
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{module: module, fatCubin: fatCubin}
 	return callStatus(symCuModuleLoadFatBinary, unsafe.Pointer(args), &args.ret)
 }
@@ -235,6 +239,7 @@ func CuModuleUnload(hmod CUmodule) error {
 		hmod CUmodule
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{hmod: hmod}
 	return callStatus(symCuModuleUnload, unsafe.Pointer(args), &args.ret)
 }
@@ -260,6 +265,7 @@ func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 		mode *CUmoduleLoadingMode
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{mode: mode}
 	return callStatus(symCuModuleGetLoadingMode, unsafe.Pointer(args), &args.ret)
 }
@@ -302,6 +308,7 @@ func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
 		name  *byte
 		_0    [5]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hfunc: hfunc, hmod: hmod, name: name}
 	return callStatus(symCuModuleGetFunction, unsafe.Pointer(args), &args.ret)
 }
@@ -326,6 +333,7 @@ func CuModuleGetFunctionCount(count *uint32, mod CUmodule) error {
 		mod   CUmodule
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{count: count, mod: mod}
 	return callStatus(symCuModuleGetFunctionCount, unsafe.Pointer(args), &args.ret)
 }
@@ -357,6 +365,7 @@ func CuModuleEnumerateFunctions(functions *CUfunction, numFunctions uint32, mod 
 		mod          CUmodule
 		_1           [5]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{functions: functions, numFunctions: numFunctions, mod: mod}
 	return callStatus(symCuModuleEnumerateFunctions, unsafe.Pointer(args), &args.ret)
 }
@@ -415,6 +424,7 @@ func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name 
 		name  *byte
 		_0    [4]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{dptr: dptr, bytes: bytes, hmod: hmod, name: name}
 	return callStatus(symCuModuleGetGlobal_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -475,6 +485,7 @@ func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uin
 		stateOut     *CUlinkState
 		_1           [4]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{numOptions: numOptions, options: options, optionValues: optionValues, stateOut: stateOut}
 	return callStatus(symCuLinkCreate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -539,6 +550,7 @@ func CuLinkAddData_v2(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 		options      *CUjit_option
 		optionValues *uintptr
 		ret          CUresult
+		_2           [4]byte
 	}{state: state, type_: type_, data: data, size: size, name: name, numOptions: numOptions, options: options, optionValues: optionValues}
 	return callStatus(symCuLinkAddData_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -594,6 +606,7 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 		optionValues *uintptr
 		_2           [2]uint64
 		ret          CUresult
+		_3           [4]byte
 	}{state: state, type_: type_, path: path, numOptions: numOptions, options: options, optionValues: optionValues}
 	return callStatus(symCuLinkAddFile_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -632,6 +645,7 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 		sizeOut  *uint64
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{state: state, cubinOut: cubinOut, sizeOut: sizeOut}
 	return callStatus(symCuLinkComplete, unsafe.Pointer(args), &args.ret)
 }
@@ -662,6 +676,7 @@ func CuLinkDestroy(state CUlinkState) error {
 		state CUlinkState
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{state: state}
 	return callStatus(symCuLinkDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -683,6 +698,7 @@ func CuLinkCreate_v1(numOptions uint32, options *CUjit_option, optionValues *uin
 		stateOut     *CUlinkState
 		_1           [4]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{numOptions: numOptions, options: options, optionValues: optionValues, stateOut: stateOut}
 	return callStatus(symCuLinkCreate_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -709,6 +725,7 @@ func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 		options      *CUjit_option
 		optionValues *uintptr
 		ret          CUresult
+		_2           [4]byte
 	}{state: state, type_: type_, data: data, size: size, name: name, numOptions: numOptions, options: options, optionValues: optionValues}
 	return callStatus(symCuLinkAddData_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -734,6 +751,7 @@ func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 		optionValues *uintptr
 		_2           [2]uint64
 		ret          CUresult
+		_3           [4]byte
 	}{state: state, type_: type_, path: path, numOptions: numOptions, options: options, optionValues: optionValues}
 	return callStatus(symCuLinkAddFile_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -755,6 +773,7 @@ func CuModuleGetGlobal_v1(dptr *CUdeviceptr_v1, bytes *uint32, hmod CUmodule, na
 		name  *byte
 		_0    [4]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{dptr: dptr, bytes: bytes, hmod: hmod, name: name}
 	return callStatus(symCuModuleGetGlobal_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -36,6 +36,7 @@ func CuModuleGetTexRef(pTexRef *CUtexref, hmod CUmodule, name *byte) error {
 		name    *byte
 		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pTexRef: pTexRef, hmod: hmod, name: name}
 	return callStatus(symCuModuleGetTexRef, unsafe.Pointer(args), &args.ret)
 }
@@ -72,6 +73,7 @@ func CuModuleGetSurfRef(pSurfRef *CUsurfref, hmod CUmodule, name *byte) error {
 		name     *byte
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pSurfRef: pSurfRef, hmod: hmod, name: name}
 	return callStatus(symCuModuleGetSurfRef, unsafe.Pointer(args), &args.ret)
 }

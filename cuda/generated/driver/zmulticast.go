@@ -40,6 +40,7 @@ func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticast
 		prop     *CUmulticastObjectProp
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{mcHandle: mcHandle, prop: prop}
 	return callStatus(symCuMulticastCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -76,6 +77,7 @@ func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) e
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{mcHandle: mcHandle, dev: dev}
 	return callStatus(symCuMulticastAddDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -124,6 +126,7 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 		flags     uint64
 		_0        [2]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{mcHandle: mcHandle, mcOffset: mcOffset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
 	return callStatus(symCuMulticastBindMem, unsafe.Pointer(args), &args.ret)
 }
@@ -151,6 +154,7 @@ func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, 
 		flags     uint64
 		_1        [1]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
 	return callStatus(symCuMulticastBindMem_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -193,6 +197,7 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 		flags    uint64
 		_0       [3]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{mcHandle: mcHandle, mcOffset: mcOffset, memptr: memptr, size: size, flags: flags}
 	return callStatus(symCuMulticastBindAddr, unsafe.Pointer(args), &args.ret)
 }
@@ -219,6 +224,7 @@ func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice,
 		flags    uint64
 		_1       [2]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, memptr: memptr, size: size, flags: flags}
 	return callStatus(symCuMulticastBindAddr_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -256,6 +262,7 @@ func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOf
 		size     uint64
 		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, size: size}
 	return callStatus(symCuMulticastUnbind, unsafe.Pointer(args), &args.ret)
 }
@@ -291,6 +298,7 @@ func CuMulticastGetGranularity(granularity *uint64, prop *CUmulticastObjectProp,
 		_0          [4]byte
 		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{granularity: granularity, prop: prop, option: option}
 	return callStatus(symCuMulticastGetGranularity, unsafe.Pointer(args), &args.ret)
 }

@@ -47,6 +47,7 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunct
 		dynamicSMemSize uint64
 		_1              [4]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize}
 	return callStatus(symCuOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args), &args.ret)
 }
@@ -89,6 +90,7 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func
 		_1              [4]byte
 		_2              [3]uint64
 		ret             CUresult
+		_3              [4]byte
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize, flags: flags}
 	return callStatus(symCuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -141,6 +143,7 @@ func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func
 		_0                         [4]byte
 		_1                         [2]uint64
 		ret                        CUresult
+		_2                         [4]byte
 	}{minGridSize: minGridSize, blockSize: blockSize, func_: func_, blockSizeToDynamicSMemSize: blockSizeToDynamicSMemSize, dynamicSMemSize: dynamicSMemSize, blockSizeLimit: blockSizeLimit}
 	return callStatus(symCuOccupancyMaxPotentialBlockSize, unsafe.Pointer(args), &args.ret)
 }
@@ -188,6 +191,7 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 		_1                         [4]byte
 		_2                         [1]uint64
 		ret                        CUresult
+		_3                         [4]byte
 	}{minGridSize: minGridSize, blockSize: blockSize, func_: func_, blockSizeToDynamicSMemSize: blockSizeToDynamicSMemSize, dynamicSMemSize: dynamicSMemSize, blockSizeLimit: blockSizeLimit, flags: flags}
 	return callStatus(symCuOccupancyMaxPotentialBlockSizeWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -222,6 +226,7 @@ func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfu
 		_1              [4]byte
 		_2              [4]uint64
 		ret             CUresult
+		_3              [4]byte
 	}{dynamicSmemSize: dynamicSmemSize, func_: func_, numBlocks: numBlocks, blockSize: blockSize}
 	return callStatus(symCuOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args), &args.ret)
 }
@@ -263,6 +268,7 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 		config      *CUlaunchConfig
 		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{clusterSize: clusterSize, func_: func_, config: config}
 	return callStatus(symCuOccupancyMaxPotentialClusterSize, unsafe.Pointer(args), &args.ret)
 }
@@ -306,6 +312,7 @@ func CuOccupancyMaxActiveClusters(numClusters *int32, func_ CUfunction, config *
 		config      *CUlaunchConfig
 		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{numClusters: numClusters, func_: func_, config: config}
 	return callStatus(symCuOccupancyMaxActiveClusters, unsafe.Pointer(args), &args.ret)
 }

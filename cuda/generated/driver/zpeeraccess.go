@@ -43,6 +43,7 @@ func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice)
 		_1            [4]byte
 		_2            [5]uint64
 		ret           CUresult
+		_3            [4]byte
 	}{canAccessPeer: canAccessPeer, dev: dev, peerDev: peerDev}
 	return callStatus(symCuDeviceCanAccessPeer, unsafe.Pointer(args), &args.ret)
 }
@@ -91,6 +92,7 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 		_0          [4]byte
 		_1          [6]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{peerContext: peerContext, Flags: Flags}
 	return callStatus(symCuCtxEnablePeerAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -128,6 +130,7 @@ func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 		peerContext CUcontext
 		_0          [7]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{peerContext: peerContext}
 	return callStatus(symCuCtxDisablePeerAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -168,6 +171,7 @@ func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevi
 		_2        [4]byte
 		_3        [4]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{value: value, attrib: attrib, srcDevice: srcDevice, dstDevice: dstDevice}
 	return callStatus(symCuDeviceGetP2PAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -212,6 +216,7 @@ func CuDeviceGetP2PAtomicCapabilities(capabilities *uint32, operations *CUatomic
 		_2           [4]byte
 		_3           [3]uint64
 		ret          CUresult
+		_4           [4]byte
 	}{capabilities: capabilities, operations: operations, count: count, srcDevice: srcDevice, dstDevice: dstDevice}
 	return callStatus(symCuDeviceGetP2PAtomicCapabilities, unsafe.Pointer(args), &args.ret)
 }

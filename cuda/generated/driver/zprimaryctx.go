@@ -47,6 +47,7 @@ func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 		_0   [4]byte
 		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{pctx: pctx, dev: dev}
 	return callStatus(symCuDevicePrimaryCtxRetain, unsafe.Pointer(args), &args.ret)
 }
@@ -103,6 +104,7 @@ func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 		_0  [4]byte
 		_1  [7]uint64
 		ret CUresult
+		_2  [4]byte
 	}{dev: dev}
 	return callStatus(symCuDevicePrimaryCtxRelease_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -152,6 +154,7 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags CUctx_flags) error {
 		_1    [4]byte
 		_2    [6]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{dev: dev, flags: flags}
 	return callStatus(symCuDevicePrimaryCtxSetFlags_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -188,6 +191,7 @@ func CuDevicePrimaryCtxGetState(dev CUdevice, flags *CUctx_flags, active *int32)
 		active *int32
 		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{dev: dev, flags: flags, active: active}
 	return callStatus(symCuDevicePrimaryCtxGetState, unsafe.Pointer(args), &args.ret)
 }
@@ -248,6 +252,7 @@ func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 		_0  [4]byte
 		_1  [7]uint64
 		ret CUresult
+		_2  [4]byte
 	}{dev: dev}
 	return callStatus(symCuDevicePrimaryCtxReset_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -267,6 +272,7 @@ func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 		_0  [4]byte
 		_1  [7]uint64
 		ret CUresult
+		_2  [4]byte
 	}{dev: dev}
 	return callStatus(symCuDevicePrimaryCtxRelease_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -286,6 +292,7 @@ func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 		_0  [4]byte
 		_1  [7]uint64
 		ret CUresult
+		_2  [4]byte
 	}{dev: dev}
 	return callStatus(symCuDevicePrimaryCtxReset_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -307,6 +314,7 @@ func CuDevicePrimaryCtxSetFlags_v1(dev CUdevice, flags CUctx_flags) error {
 		_1    [4]byte
 		_2    [6]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{dev: dev, flags: flags}
 	return callStatus(symCuDevicePrimaryCtxSetFlags_v1, unsafe.Pointer(args), &args.ret)
 }

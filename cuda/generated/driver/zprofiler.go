@@ -32,6 +32,7 @@ func CuProfilerStart() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
 	return callStatus(symCuProfilerStart, unsafe.Pointer(args), &args.ret)
 }
@@ -61,6 +62,7 @@ func CuProfilerStop() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
 	return callStatus(symCuProfilerStop, unsafe.Pointer(args), &args.ret)
 }

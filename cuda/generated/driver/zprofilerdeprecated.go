@@ -38,6 +38,7 @@ func CuProfilerInitialize(configFile *byte, outputFile *byte, outputMode CUoutpu
 		_0         [4]byte
 		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{configFile: configFile, outputFile: outputFile, outputMode: outputMode}
 	return callStatus(symCuProfilerInitialize, unsafe.Pointer(args), &args.ret)
 }

@@ -63,6 +63,7 @@ func CuStreamCreate(phStream *CUstream, Flags CUstream_flags) error {
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{phStream: phStream, Flags: Flags}
 	return callStatus(symCuStreamCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -127,6 +128,7 @@ func CuStreamCreateWithPriority(phStream *CUstream, flags CUstream_flags, priori
 		_1       [4]byte
 		_2       [5]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{phStream: phStream, flags: flags, priority: priority}
 	return callStatus(symCuStreamCreateWithPriority, unsafe.Pointer(args), &args.ret)
 }
@@ -147,6 +149,7 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 		streamCigCaptureParams *CUstreamCigCaptureParams
 		_0                     [6]uint64
 		ret                    CUresult
+		_1                     [4]byte
 	}{hStream: hStream, streamCigCaptureParams: streamCigCaptureParams}
 	return callStatus(symCuStreamBeginCaptureToCig_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -166,6 +169,7 @@ func CuStreamEndCaptureToCig_ptsz(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamEndCaptureToCig_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -185,6 +189,7 @@ func CuStreamGetPriority_ptsz(hStream CUstream, priority *int32) error {
 		priority *int32
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
 	return callStatus(symCuStreamGetPriority_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -204,6 +209,7 @@ func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
 		device  *CUdevice
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, device: device}
 	return callStatus(symCuStreamGetDevice_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -223,6 +229,7 @@ func CuStreamGetFlags_ptsz(hStream CUstream, flags *CUstream_flags) error {
 		flags   *CUstream_flags
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
 	return callStatus(symCuStreamGetFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -242,6 +249,7 @@ func CuStreamGetId_ptsz(hStream CUstream, streamId *uint64) error {
 		streamId *uint64
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
 	return callStatus(symCuStreamGetId_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -261,6 +269,7 @@ func CuStreamGetCtx_ptsz(hStream CUstream, pctx *CUcontext) error {
 		pctx    *CUcontext
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, pctx: pctx}
 	return callStatus(symCuStreamGetCtx_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -281,6 +290,7 @@ func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgree
 		pGreenCtx *CUgreenCtx
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{hStream: hStream, pCtx: pCtx, pGreenCtx: pGreenCtx}
 	return callStatus(symCuStreamGetCtx_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -302,6 +312,7 @@ func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags CUevent_wait
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, hEvent: hEvent, Flags: Flags}
 	return callStatus(symCuStreamWaitEvent_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -328,6 +339,7 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, callback: callback, userData: userData, flags: flags}
 	return callStatus(symCuStreamAddCallback_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -349,6 +361,7 @@ func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) er
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, mode: mode}
 	return callStatus(symCuStreamBeginCapture_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -373,6 +386,7 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 		userData     uintptr
 		_1           [3]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{hStream: hStream, mode: mode, hGraph: hGraph, callbackFunc: callbackFunc, userData: userData}
 	return callStatus(symCuStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -397,6 +411,7 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 		_0              [4]byte
 		_1              [2]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	return callStatus(symCuStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -466,6 +481,7 @@ func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 		mode *CUstreamCaptureMode
 		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{mode: mode}
 	return callStatus(symCuThreadExchangeStreamCaptureMode, unsafe.Pointer(args), &args.ret)
 }
@@ -485,6 +501,7 @@ func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 		phGraph *CUgraph
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, phGraph: phGraph}
 	return callStatus(symCuStreamEndCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -505,6 +522,7 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 		captureStatus *CUstreamCaptureStatus
 		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{hStream: hStream, captureStatus: captureStatus}
 	return callStatus(symCuStreamIsCapturing_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -530,6 +548,7 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 		numDependencies_out *uint64
 		_0                  [1]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCuStreamGetCaptureInfo_v3_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -554,6 +573,7 @@ func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *C
 		_0              [4]byte
 		_1              [3]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCuStreamUpdateCaptureDependencies_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -577,6 +597,7 @@ func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint
 		_0      [4]byte
 		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, dptr: dptr, length: length, flags: flags}
 	return callStatus(symCuStreamAttachMemAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -595,6 +616,7 @@ func CuStreamQuery_ptsz(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamQuery_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -614,6 +636,7 @@ func CuStreamSynchronize_ptsz(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamSynchronize_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -682,6 +705,7 @@ func CuStreamDestroy_v2(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -701,6 +725,7 @@ func CuStreamCopyAttributes_ptsz(dst CUstream, src CUstream) error {
 		src CUstream
 		_0  [6]uint64
 		ret CUresult
+		_1  [4]byte
 	}{dst: dst, src: src}
 	return callStatus(symCuStreamCopyAttributes_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -722,6 +747,7 @@ func CuStreamGetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value_out 
 		value_out *CUstreamAttrValue
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	return callStatus(symCuStreamGetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -743,6 +769,7 @@ func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUs
 		value   *CUstreamAttrValue
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
 	return callStatus(symCuStreamSetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -760,6 +787,7 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamDestroy_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -807,6 +835,7 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 		priority *int32
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
 	return callStatus(symCuStreamGetPriority, unsafe.Pointer(args), &args.ret)
 }
@@ -855,6 +884,7 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 		streamId *uint64
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
 	return callStatus(symCuStreamGetId, unsafe.Pointer(args), &args.ret)
 }
@@ -903,6 +933,7 @@ func CuStreamGetFlags(hStream CUstream, flags *CUstream_flags) error {
 		flags   *CUstream_flags
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
 	return callStatus(symCuStreamGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -947,6 +978,7 @@ func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 		device  *CUdevice
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, device: device}
 	return callStatus(symCuStreamGetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -994,6 +1026,7 @@ func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 		pctx    *CUcontext
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, pctx: pctx}
 	return callStatus(symCuStreamGetCtx, unsafe.Pointer(args), &args.ret)
 }
@@ -1042,6 +1075,7 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 		pGreenCtx *CUgreenCtx
 		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{hStream: hStream, pCtx: pCtx, pGreenCtx: pGreenCtx}
 	return callStatus(symCuStreamGetCtx_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1110,6 +1144,7 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags CUevent_wait_flag
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, hEvent: hEvent, Flags: Flags}
 	return callStatus(symCuStreamWaitEvent, unsafe.Pointer(args), &args.ret)
 }
@@ -1195,6 +1230,7 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 		_0       [4]byte
 		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, callback: callback, userData: userData, flags: flags}
 	return callStatus(symCuStreamAddCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -1263,6 +1299,7 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 		_0      [4]byte
 		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, dptr: dptr, length: length, flags: flags}
 	return callStatus(symCuStreamAttachMemAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -1320,6 +1357,7 @@ func CuStreamQuery(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamQuery, unsafe.Pointer(args), &args.ret)
 }
@@ -1379,6 +1417,7 @@ func CuStreamSynchronize(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamSynchronize, unsafe.Pointer(args), &args.ret)
 }
@@ -1397,6 +1436,7 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamBeginCapture_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -1416,6 +1456,7 @@ func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamBeginCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1494,6 +1535,7 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, mode: mode}
 	return callStatus(symCuStreamBeginCapture_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1556,6 +1598,7 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 		_0              [4]byte
 		_1              [2]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	return callStatus(symCuStreamBeginCaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -1619,6 +1662,7 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 		userData     uintptr
 		_1           [3]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{hStream: hStream, mode: mode, hGraph: hGraph, callbackFunc: callbackFunc, userData: userData}
 	return callStatus(symCuStreamBeginRecaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
@@ -1677,6 +1721,7 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 		phGraph *CUgraph
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, phGraph: phGraph}
 	return callStatus(symCuStreamEndCapture, unsafe.Pointer(args), &args.ret)
 }
@@ -1724,6 +1769,7 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 		captureStatus *CUstreamCaptureStatus
 		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{hStream: hStream, captureStatus: captureStatus}
 	return callStatus(symCuStreamIsCapturing, unsafe.Pointer(args), &args.ret)
 }
@@ -1744,6 +1790,7 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 		id_out            *uint64
 		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out}
 	return callStatus(symCuStreamGetCaptureInfo_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -1765,6 +1812,7 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 		id_out            *uint64
 		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out}
 	return callStatus(symCuStreamGetCaptureInfo_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1788,6 +1836,7 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 		numDependencies_out *uint64
 		_0                  [2]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCuStreamGetCaptureInfo_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1812,6 +1861,7 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 		numDependencies_out *uint64
 		_0                  [2]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCuStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -1892,6 +1942,7 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 		numDependencies_out *uint64
 		_0                  [1]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	return callStatus(symCuStreamGetCaptureInfo_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -1933,6 +1984,7 @@ func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 		src CUstream
 		_0  [6]uint64
 		ret CUresult
+		_1  [4]byte
 	}{dst: dst, src: src}
 	return callStatus(symCuStreamCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -1980,6 +2032,7 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 		value_out *CUstreamAttrValue
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	return callStatus(symCuStreamGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -2035,6 +2088,7 @@ func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 		value   *CUstreamAttrValue
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
 	return callStatus(symCuStreamSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -2057,6 +2111,7 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 		_0              [4]byte
 		_1              [4]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCuStreamUpdateCaptureDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2080,6 +2135,7 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 		_0              [4]byte
 		_1              [4]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCuStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -2145,6 +2201,7 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 		_0              [4]byte
 		_1              [3]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	return callStatus(symCuStreamUpdateCaptureDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2198,6 +2255,7 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 		streamCigCaptureParams *CUstreamCigCaptureParams
 		_0                     [6]uint64
 		ret                    CUresult
+		_1                     [4]byte
 	}{hStream: hStream, streamCigCaptureParams: streamCigCaptureParams}
 	return callStatus(symCuStreamBeginCaptureToCig, unsafe.Pointer(args), &args.ret)
 }
@@ -2237,6 +2295,7 @@ func CuStreamEndCaptureToCig(hStream CUstream) error {
 		hStream CUstream
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
 	return callStatus(symCuStreamEndCaptureToCig, unsafe.Pointer(args), &args.ret)
 }

@@ -41,6 +41,7 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 		pResDesc    *CUDA_RESOURCE_DESC
 		_0          [6]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
 	return callStatus(symCuSurfObjectCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -69,6 +70,7 @@ func CuSurfObjectDestroy(surfObject CUsurfObject) error {
 		surfObject CUsurfObject
 		_0         [7]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{surfObject: surfObject}
 	return callStatus(symCuSurfObjectDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -96,6 +98,7 @@ func CuSurfObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, surfObject CUsurf
 		surfObject CUsurfObject
 		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{pResDesc: pResDesc, surfObject: surfObject}
 	return callStatus(symCuSurfObjectGetResourceDesc, unsafe.Pointer(args), &args.ret)
 }

@@ -32,6 +32,7 @@ func CuSurfRefSetArray(hSurfRef CUsurfref, hArray CUarray, Flags uint32) error {
 		_0       [4]byte
 		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hSurfRef: hSurfRef, hArray: hArray, Flags: Flags}
 	return callStatus(symCuSurfRefSetArray, unsafe.Pointer(args), &args.ret)
 }
@@ -60,6 +61,7 @@ func CuSurfRefGetArray(phArray *CUarray, hSurfRef CUsurfref) error {
 		hSurfRef CUsurfref
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{phArray: phArray, hSurfRef: hSurfRef}
 	return callStatus(symCuSurfRefGetArray, unsafe.Pointer(args), &args.ret)
 }

@@ -77,6 +77,7 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 		oobFill        CUtensorMapFloatOOBfill
 		_5             [4]byte
 		ret            CUresult
+		_6             [4]byte
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, boxDim: boxDim, elementStrides: elementStrides, interleave: interleave, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
 	return callStatus(symCuTensorMapEncodeTiled, unsafe.Pointer(args), &args.ret)
 }
@@ -145,6 +146,7 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 		oobFill             CUtensorMapFloatOOBfill
 		_7                  [4]byte
 		ret                 CUresult
+		_8                  [4]byte
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, pixelBoxLowerCorner: pixelBoxLowerCorner, pixelBoxUpperCorner: pixelBoxUpperCorner, channelsPerPixel: channelsPerPixel, pixelsPerColumn: pixelsPerColumn, elementStrides: elementStrides, interleave: interleave, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
 	return callStatus(symCuTensorMapEncodeIm2col, unsafe.Pointer(args), &args.ret)
 }
@@ -217,6 +219,7 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 		oobFill                  CUtensorMapFloatOOBfill
 		_10                      [4]byte
 		ret                      CUresult
+		_11                      [4]byte
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, pixelBoxLowerCornerWidth: pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth: pixelBoxUpperCornerWidth, channelsPerPixel: channelsPerPixel, pixelsPerColumn: pixelsPerColumn, elementStrides: elementStrides, interleave: interleave, mode: mode, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
 	return callStatus(symCuTensorMapEncodeIm2colWide, unsafe.Pointer(args), &args.ret)
 }
@@ -249,6 +252,7 @@ func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Poin
 		globalAddress unsafe.Pointer
 		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{tensorMap: tensorMap, globalAddress: globalAddress}
 	return callStatus(symCuTensorMapReplaceAddress, unsafe.Pointer(args), &args.ret)
 }
@@ -289,6 +293,7 @@ func CuTensorMapSetAllocationClass(tensorMap *CUtensorMap, allocClass CUtensorMa
 		outAllocClass *CUtensorMapAllocClass
 		_1            [5]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{tensorMap: tensorMap, allocClass: allocClass, outAllocClass: outAllocClass}
 	return callStatus(symCuTensorMapSetAllocationClass, unsafe.Pointer(args), &args.ret)
 }

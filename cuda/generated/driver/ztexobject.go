@@ -54,6 +54,7 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 		pResViewDesc *CUDA_RESOURCE_VIEW_DESC
 		_0           [4]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{pTexObject: pTexObject, pResDesc: pResDesc, pTexDesc: pTexDesc, pResViewDesc: pResViewDesc}
 	return callStatus(symCuTexObjectCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -87,6 +88,7 @@ func CuTexObjectDestroy(texObject CUtexObject) error {
 		texObject CUtexObject
 		_0        [7]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{texObject: texObject}
 	return callStatus(symCuTexObjectDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -115,6 +117,7 @@ func CuTexObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, texObject CUtexObj
 		texObject CUtexObject
 		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{pResDesc: pResDesc, texObject: texObject}
 	return callStatus(symCuTexObjectGetResourceDesc, unsafe.Pointer(args), &args.ret)
 }
@@ -143,6 +146,7 @@ func CuTexObjectGetTextureDesc(pTexDesc *CUDA_TEXTURE_DESC, texObject CUtexObjec
 		texObject CUtexObject
 		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{pTexDesc: pTexDesc, texObject: texObject}
 	return callStatus(symCuTexObjectGetTextureDesc, unsafe.Pointer(args), &args.ret)
 }
@@ -171,6 +175,7 @@ func CuTexObjectGetResourceViewDesc(pResViewDesc *CUDA_RESOURCE_VIEW_DESC, texOb
 		texObject    CUtexObject
 		_0           [6]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{pResViewDesc: pResViewDesc, texObject: texObject}
 	return callStatus(symCuTexObjectGetResourceViewDesc, unsafe.Pointer(args), &args.ret)
 }

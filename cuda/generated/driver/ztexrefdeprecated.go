@@ -36,6 +36,7 @@ func CuTexRefSetArray(hTexRef CUtexref, hArray CUarray, Flags uint32) error {
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, hArray: hArray, Flags: Flags}
 	return callStatus(symCuTexRefSetArray, unsafe.Pointer(args), &args.ret)
 }
@@ -72,6 +73,7 @@ func CuTexRefSetMipmappedArray(hTexRef CUtexref, hMipmappedArray CUmipmappedArra
 		_0              [4]byte
 		_1              [5]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hTexRef: hTexRef, hMipmappedArray: hMipmappedArray, Flags: Flags}
 	return callStatus(symCuTexRefSetMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -124,6 +126,7 @@ func CuTexRefSetAddress_v2(ByteOffset *uint64, hTexRef CUtexref, dptr CUdevicept
 		bytes      uint64
 		_0         [4]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{ByteOffset: ByteOffset, hTexRef: hTexRef, dptr: dptr, bytes: bytes}
 	return callStatus(symCuTexRefSetAddress_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -177,6 +180,7 @@ func CuTexRefSetAddress2D_v3(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 		Pitch   uint64
 		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
 	return callStatus(symCuTexRefSetAddress2D_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -216,6 +220,7 @@ func CuTexRefSetFormat(hTexRef CUtexref, fmt CUarray_format, NumPackedComponents
 		_1                  [4]byte
 		_2                  [5]uint64
 		ret                 CUresult
+		_3                  [4]byte
 	}{hTexRef: hTexRef, fmt: fmt, NumPackedComponents: NumPackedComponents}
 	return callStatus(symCuTexRefSetFormat, unsafe.Pointer(args), &args.ret)
 }
@@ -253,6 +258,7 @@ func CuTexRefSetAddressMode(hTexRef CUtexref, dim int32, am CUaddress_mode) erro
 		_1      [4]byte
 		_2      [5]uint64
 		ret     CUresult
+		_3      [4]byte
 	}{hTexRef: hTexRef, dim: dim, am: am}
 	return callStatus(symCuTexRefSetAddressMode, unsafe.Pointer(args), &args.ret)
 }
@@ -287,6 +293,7 @@ func CuTexRefSetFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, fm: fm}
 	return callStatus(symCuTexRefSetFilterMode, unsafe.Pointer(args), &args.ret)
 }
@@ -321,6 +328,7 @@ func CuTexRefSetMipmapFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, fm: fm}
 	return callStatus(symCuTexRefSetMipmapFilterMode, unsafe.Pointer(args), &args.ret)
 }
@@ -355,6 +363,7 @@ func CuTexRefSetMipmapLevelBias(hTexRef CUtexref, bias float32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, bias: bias}
 	return callStatus(symCuTexRefSetMipmapLevelBias, unsafe.Pointer(args), &args.ret)
 }
@@ -391,6 +400,7 @@ func CuTexRefSetMipmapLevelClamp(hTexRef CUtexref, minMipmapLevelClamp float32, 
 		_1                  [4]byte
 		_2                  [5]uint64
 		ret                 CUresult
+		_3                  [4]byte
 	}{hTexRef: hTexRef, minMipmapLevelClamp: minMipmapLevelClamp, maxMipmapLevelClamp: maxMipmapLevelClamp}
 	return callStatus(symCuTexRefSetMipmapLevelClamp, unsafe.Pointer(args), &args.ret)
 }
@@ -425,6 +435,7 @@ func CuTexRefSetMaxAnisotropy(hTexRef CUtexref, maxAniso uint32) error {
 		_0       [4]byte
 		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hTexRef: hTexRef, maxAniso: maxAniso}
 	return callStatus(symCuTexRefSetMaxAnisotropy, unsafe.Pointer(args), &args.ret)
 }
@@ -455,6 +466,7 @@ func CuTexRefSetBorderColor(hTexRef CUtexref, pBorderColor *float32) error {
 		pBorderColor *float32
 		_0           [6]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{hTexRef: hTexRef, pBorderColor: pBorderColor}
 	return callStatus(symCuTexRefSetBorderColor, unsafe.Pointer(args), &args.ret)
 }
@@ -490,6 +502,7 @@ func CuTexRefSetFlags(hTexRef CUtexref, Flags uint32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, Flags: Flags}
 	return callStatus(symCuTexRefSetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -539,6 +552,7 @@ func CuTexRefGetAddress_v2(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pdptr: pdptr, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetAddress_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -573,6 +587,7 @@ func CuTexRefGetArray(phArray *CUarray, hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{phArray: phArray, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetArray, unsafe.Pointer(args), &args.ret)
 }
@@ -607,6 +622,7 @@ func CuTexRefGetMipmappedArray(phMipmappedArray *CUmipmappedArray, hTexRef CUtex
 		hTexRef          CUtexref
 		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{phMipmappedArray: phMipmappedArray, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
@@ -641,6 +657,7 @@ func CuTexRefGetAddressMode(pam *CUaddress_mode, hTexRef CUtexref, dim int32) er
 		_0      [4]byte
 		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{pam: pam, hTexRef: hTexRef, dim: dim}
 	return callStatus(symCuTexRefGetAddressMode, unsafe.Pointer(args), &args.ret)
 }
@@ -672,6 +689,7 @@ func CuTexRefGetFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pfm: pfm, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetFilterMode, unsafe.Pointer(args), &args.ret)
 }
@@ -705,6 +723,7 @@ func CuTexRefGetFormat(pFormat *CUarray_format, pNumChannels *int32, hTexRef CUt
 		hTexRef      CUtexref
 		_0           [5]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{pFormat: pFormat, pNumChannels: pNumChannels, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetFormat, unsafe.Pointer(args), &args.ret)
 }
@@ -736,6 +755,7 @@ func CuTexRefGetMipmapFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pfm: pfm, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetMipmapFilterMode, unsafe.Pointer(args), &args.ret)
 }
@@ -767,6 +787,7 @@ func CuTexRefGetMipmapLevelBias(pbias *float32, hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pbias: pbias, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetMipmapLevelBias, unsafe.Pointer(args), &args.ret)
 }
@@ -800,6 +821,7 @@ func CuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp *float32, pmaxMipmapLevelC
 		hTexRef              CUtexref
 		_0                   [5]uint64
 		ret                  CUresult
+		_1                   [4]byte
 	}{pminMipmapLevelClamp: pminMipmapLevelClamp, pmaxMipmapLevelClamp: pmaxMipmapLevelClamp, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetMipmapLevelClamp, unsafe.Pointer(args), &args.ret)
 }
@@ -831,6 +853,7 @@ func CuTexRefGetMaxAnisotropy(pmaxAniso *int32, hTexRef CUtexref) error {
 		hTexRef   CUtexref
 		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{pmaxAniso: pmaxAniso, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetMaxAnisotropy, unsafe.Pointer(args), &args.ret)
 }
@@ -859,6 +882,7 @@ func CuTexRefGetBorderColor(pBorderColor *float32, hTexRef CUtexref) error {
 		hTexRef      CUtexref
 		_0           [6]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{pBorderColor: pBorderColor, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetBorderColor, unsafe.Pointer(args), &args.ret)
 }
@@ -890,6 +914,7 @@ func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pFlags: pFlags, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -919,6 +944,7 @@ func CuTexRefCreate(pTexRef *CUtexref) error {
 		pTexRef *CUtexref
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pTexRef: pTexRef}
 	return callStatus(symCuTexRefCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -947,6 +973,7 @@ func CuTexRefDestroy(hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hTexRef: hTexRef}
 	return callStatus(symCuTexRefDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -968,6 +995,7 @@ func CuTexRefSetAddress2D_v2(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 		Pitch   uint64
 		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
 	return callStatus(symCuTexRefSetAddress2D_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -990,6 +1018,7 @@ func CuTexRefSetAddress_v1(ByteOffset *uint32, hTexRef CUtexref, dptr CUdevicept
 		_1         [4]byte
 		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{ByteOffset: ByteOffset, hTexRef: hTexRef, dptr: dptr, bytes: bytes}
 	return callStatus(symCuTexRefSetAddress_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -1013,6 +1042,7 @@ func CuTexRefSetAddress2D_v1(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR_v1, d
 		_1      [4]byte
 		_2      [4]uint64
 		ret     CUresult
+		_3      [4]byte
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
 	return callStatus(symCuTexRefSetAddress2D_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -1032,6 +1062,7 @@ func CuTexRefGetAddress_v1(pdptr *CUdeviceptr_v1, hTexRef CUtexref) error {
 		hTexRef CUtexref
 		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pdptr: pdptr, hTexRef: hTexRef}
 	return callStatus(symCuTexRefGetAddress_v1, unsafe.Pointer(args), &args.ret)
 }

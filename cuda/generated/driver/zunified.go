@@ -46,6 +46,7 @@ func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, p
 		ptr       CUdeviceptr
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{data: data, attribute: attribute, ptr: ptr}
 	return callStatus(symCuPointerGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -70,6 +71,7 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 		hStream  CUstream
 		_1       [3]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, hStream: hStream}
 	return callStatus(symCuMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -149,6 +151,7 @@ func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, locat
 		location CUmemLocation
 		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
 	return callStatus(symCuMemAdvise_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -173,6 +176,7 @@ func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint6
 		flags           uint64
 		hStream         CUstream
 		ret             CUresult
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
 	return callStatus(symCuMemPrefetchBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -196,6 +200,7 @@ func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64
 		hStream CUstream
 		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, hStream: hStream}
 	return callStatus(symCuMemDiscardBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -221,6 +226,7 @@ func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, c
 		flags           uint64
 		hStream         CUstream
 		ret             CUresult
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
 	return callStatus(symCuMemDiscardAndPrefetchBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -262,6 +268,7 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 		location_out        *CUmemLocation
 		_0                  [3]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{ptr: ptr, size: size, summaryGranularity: summaryGranularity, samplingGranularity: samplingGranularity, location_out: location_out}
 	return callStatus(symCuMemGetLocationInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -309,6 +316,7 @@ func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUme
 		count     uint64
 		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
 	return callStatus(symCuMemRangeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -350,6 +358,7 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 		count         uint64
 		_0            [2]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
 	return callStatus(symCuMemRangeGetAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -389,6 +398,7 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 		ptr       CUdeviceptr
 		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{value: value, attribute: attribute, ptr: ptr}
 	return callStatus(symCuPointerSetAttribute, unsafe.Pointer(args), &args.ret)
 }
@@ -431,6 +441,7 @@ func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribut
 		ptr           CUdeviceptr
 		_1            [4]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{numAttributes: numAttributes, attributes: attributes, data: data, ptr: ptr}
 	return callStatus(symCuPointerGetAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -456,6 +467,7 @@ func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice,
 		hStream   CUstream
 		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, hStream: hStream}
 	return callStatus(symCuMemPrefetchAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -479,6 +491,7 @@ func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevic
 		hStream   CUstream
 		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, hStream: hStream}
 	return callStatus(symCuMemPrefetchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -552,6 +565,7 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 		hStream  CUstream
 		_1       [3]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, hStream: hStream}
 	return callStatus(symCuMemPrefetchAsync_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -578,6 +592,7 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 		_1     [4]byte
 		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, device: device}
 	return callStatus(symCuMemAdvise_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -632,6 +647,7 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 		flags           uint64
 		hStream         CUstream
 		ret             CUresult
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
 	return callStatus(symCuMemPrefetchBatchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -679,6 +695,7 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 		hStream CUstream
 		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, hStream: hStream}
 	return callStatus(symCuMemDiscardBatchAsync, unsafe.Pointer(args), &args.ret)
 }
@@ -728,6 +745,7 @@ func CuMemDiscardAndPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count 
 		flags           uint64
 		hStream         CUstream
 		ret             CUresult
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
 	return callStatus(symCuMemDiscardAndPrefetchBatchAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -48,6 +48,7 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 		flags     uint64
 		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{ptr: ptr, size: size, alignment: alignment, addr: addr, flags: flags}
 	return callStatus(symCuMemAddressReserve, unsafe.Pointer(args), &args.ret)
 }
@@ -83,6 +84,7 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 		size uint64
 		_0   [6]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{ptr: ptr, size: size}
 	return callStatus(symCuMemAddressFree, unsafe.Pointer(args), &args.ret)
 }
@@ -134,6 +136,7 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 		flags  uint64
 		_0     [4]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{handle: handle, size: size, prop: prop, flags: flags}
 	return callStatus(symCuMemCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -171,6 +174,7 @@ func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 		handle CUmemGenericAllocationHandle
 		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{handle: handle}
 	return callStatus(symCuMemRelease, unsafe.Pointer(args), &args.ret)
 }
@@ -219,6 +223,7 @@ func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAl
 		flags  uint64
 		_0     [3]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{ptr: ptr, size: size, offset: offset, handle: handle, flags: flags}
 	return callStatus(symCuMemMap, unsafe.Pointer(args), &args.ret)
 }
@@ -241,6 +246,7 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 		hStream     CUstream
 		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{mapInfoList: mapInfoList, count: count, hStream: hStream}
 	return callStatus(symCuMemMapArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
@@ -282,6 +288,7 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 		size uint64
 		_0   [6]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{ptr: ptr, size: size}
 	return callStatus(symCuMemUnmap, unsafe.Pointer(args), &args.ret)
 }
@@ -323,6 +330,7 @@ func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count u
 		count uint64
 		_0    [4]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{ptr: ptr, size: size, desc: desc, count: count}
 	return callStatus(symCuMemSetAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -359,6 +367,7 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 		ptr      CUdeviceptr
 		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{flags: flags, location: location, ptr: ptr}
 	return callStatus(symCuMemGetAccess, unsafe.Pointer(args), &args.ret)
 }
@@ -400,6 +409,7 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 		flags           uint64
 		_1              [4]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{shareableHandle: shareableHandle, handle: handle, handleType: handleType, flags: flags}
 	return callStatus(symCuMemExportToShareableHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -444,6 +454,7 @@ func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHand
 		_0           [4]byte
 		_1           [5]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{handle: handle, osHandle: osHandle, shHandleType: shHandleType}
 	return callStatus(symCuMemImportFromShareableHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -485,6 +496,7 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 		_0          [4]byte
 		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{granularity: granularity, prop: prop, option: option}
 	return callStatus(symCuMemGetAllocationGranularity, unsafe.Pointer(args), &args.ret)
 }
@@ -523,6 +535,7 @@ func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CU
 		handle CUmemGenericAllocationHandle
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{prop: prop, handle: handle}
 	return callStatus(symCuMemGetAllocationPropertiesFromHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -555,6 +568,7 @@ func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsa
 		addr   unsafe.Pointer
 		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{handle: handle, addr: addr}
 	return callStatus(symCuMemRetainAllocationHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -602,6 +616,7 @@ func CuMemMapArrayAsync(mapInfoList *CUarrayMapInfo, count uint32, hStream CUstr
 		hStream     CUstream
 		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{mapInfoList: mapInfoList, count: count, hStream: hStream}
 	return callStatus(symCuMemMapArrayAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -41,6 +41,7 @@ func CuVDPAUGetDevice(pDevice *CUdevice, vdpDevice uint32, vdpGetProcAddress uin
 		vdpGetProcAddress uintptr
 		_1                [5]uint64
 		ret               CUresult
+		_2                [4]byte
 	}{pDevice: pDevice, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
 	return callStatus(symCuVDPAUGetDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -102,6 +103,7 @@ func CuVDPAUCtxCreate_v2(pCtx *CUcontext, flags CUctx_flags, device CUdevice, vd
 		vdpGetProcAddress uintptr
 		_3                [3]uint64
 		ret               CUresult
+		_4                [4]byte
 	}{pCtx: pCtx, flags: flags, device: device, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
 	return callStatus(symCuVDPAUCtxCreate_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -149,6 +151,7 @@ func CuGraphicsVDPAURegisterVideoSurface(pCudaResource *CUgraphicsResource, vdpS
 		_1            [4]byte
 		_2            [5]uint64
 		ret           CUresult
+		_3            [4]byte
 	}{pCudaResource: pCudaResource, vdpSurface: vdpSurface, flags: flags}
 	return callStatus(symCuGraphicsVDPAURegisterVideoSurface, unsafe.Pointer(args), &args.ret)
 }
@@ -193,6 +196,7 @@ func CuGraphicsVDPAURegisterOutputSurface(pCudaResource *CUgraphicsResource, vdp
 		_1            [4]byte
 		_2            [5]uint64
 		ret           CUresult
+		_3            [4]byte
 	}{pCudaResource: pCudaResource, vdpSurface: vdpSurface, flags: flags}
 	return callStatus(symCuGraphicsVDPAURegisterOutputSurface, unsafe.Pointer(args), &args.ret)
 }
@@ -217,6 +221,7 @@ func CuVDPAUCtxCreate_v1(pCtx *CUcontext, flags CUctx_flags, device CUdevice, vd
 		vdpGetProcAddress uintptr
 		_3                [3]uint64
 		ret               CUresult
+		_4                [4]byte
 	}{pCtx: pCtx, flags: flags, device: device, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
 	return callStatus(symCuVDPAUCtxCreate_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -34,6 +34,7 @@ func CuDriverGetVersion(driverVersion *int32) error {
 		driverVersion *int32
 		_0            [7]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{driverVersion: driverVersion}
 	return callStatus(symCuDriverGetVersion, unsafe.Pointer(args), &args.ret)
 }

@@ -37,6 +37,7 @@ func NcclMemAlloc(ptr *unsafe.Pointer, size uint64) error {
 		size uint64
 		_0   [6]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{ptr: ptr, size: size}
 	return callStatus(symNcclMemAlloc, unsafe.Pointer(args), &args.ret)
 }
@@ -64,6 +65,7 @@ func NcclMemFree(ptr unsafe.Pointer) error {
 		ptr unsafe.Pointer
 		_0  [7]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{ptr: ptr}
 	return callStatus(symNcclMemFree, unsafe.Pointer(args), &args.ret)
 }
@@ -91,6 +93,7 @@ func NcclGetVersion(version *int32) error {
 		version *int32
 		_0      [7]uint64
 		ret     NcclResult_t
+		_1      [4]byte
 	}{version: version}
 	return callStatus(symNcclGetVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -127,6 +130,7 @@ func NcclGetUniqueId(uniqueId *NcclUniqueId) error {
 		uniqueId *NcclUniqueId
 		_0       [7]uint64
 		ret      NcclResult_t
+		_1       [4]byte
 	}{uniqueId: uniqueId}
 	return callStatus(symNcclGetUniqueId, unsafe.Pointer(args), &args.ret)
 }
@@ -175,6 +179,7 @@ func NcclCommInitRankConfig(comm *NcclComm_t, nranks int32, commId NcclUniqueId,
 		_1     [4]byte
 		config *NcclConfig_t
 		ret    NcclResult_t
+		_2     [4]byte
 	}{comm: comm, nranks: nranks, commId: commId, rank: rank, config: config}
 	return callStatus(symNcclCommInitRankConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -222,6 +227,7 @@ func NcclCommInitRank(comm *NcclComm_t, nranks int32, commId NcclUniqueId, rank 
 		rank   int32
 		_1     [4]byte
 		ret    NcclResult_t
+		_2     [4]byte
 	}{comm: comm, nranks: nranks, commId: commId, rank: rank}
 	return callStatus(symNcclCommInitRank, unsafe.Pointer(args), &args.ret)
 }
@@ -261,6 +267,7 @@ func NcclCommInitAll(comm *NcclComm_t, ndev int32, devlist *int32) error {
 		devlist *int32
 		_1      [5]uint64
 		ret     NcclResult_t
+		_2      [4]byte
 	}{comm: comm, ndev: ndev, devlist: devlist}
 	return callStatus(symNcclCommInitAll, unsafe.Pointer(args), &args.ret)
 }
@@ -293,6 +300,7 @@ func NcclCommFinalize(comm NcclComm_t) error {
 		comm NcclComm_t
 		_0   [7]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm}
 	return callStatus(symNcclCommFinalize, unsafe.Pointer(args), &args.ret)
 }
@@ -328,6 +336,7 @@ func NcclCommDestroy(comm NcclComm_t) error {
 		comm NcclComm_t
 		_0   [7]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm}
 	return callStatus(symNcclCommDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -365,6 +374,7 @@ func NcclCommAbort(comm NcclComm_t) error {
 		comm NcclComm_t
 		_0   [7]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm}
 	return callStatus(symNcclCommAbort, unsafe.Pointer(args), &args.ret)
 }
@@ -402,6 +412,7 @@ func NcclCommRevoke(comm NcclComm_t, revokeFlags int32) error {
 		_0          [4]byte
 		_1          [6]uint64
 		ret         NcclResult_t
+		_2          [4]byte
 	}{comm: comm, revokeFlags: revokeFlags}
 	return callStatus(symNcclCommRevoke, unsafe.Pointer(args), &args.ret)
 }
@@ -451,6 +462,7 @@ func NcclCommSplit(comm NcclComm_t, color int32, key int32, newcomm *NcclComm_t,
 		config  *NcclConfig_t
 		_2      [3]uint64
 		ret     NcclResult_t
+		_3      [4]byte
 	}{comm: comm, color: color, key: key, newcomm: newcomm, config: config}
 	return callStatus(symNcclCommSplit, unsafe.Pointer(args), &args.ret)
 }
@@ -498,6 +510,7 @@ func NcclCommShrink(comm NcclComm_t, excludeRanksList *int32, excludeRanksCount 
 		_1                [4]byte
 		_2                [2]uint64
 		ret               NcclResult_t
+		_3                [4]byte
 	}{comm: comm, excludeRanksList: excludeRanksList, excludeRanksCount: excludeRanksCount, newcomm: newcomm, config: config, shrinkFlags: shrinkFlags}
 	return callStatus(symNcclCommShrink, unsafe.Pointer(args), &args.ret)
 }
@@ -530,6 +543,7 @@ func NcclCommGetUniqueId(comm NcclComm_t, uniqueId *NcclUniqueId) error {
 		uniqueId *NcclUniqueId
 		_0       [6]uint64
 		ret      NcclResult_t
+		_1       [4]byte
 	}{comm: comm, uniqueId: uniqueId}
 	return callStatus(symNcclCommGetUniqueId, unsafe.Pointer(args), &args.ret)
 }
@@ -576,6 +590,7 @@ func NcclCommGrow(comm NcclComm_t, nRanks int32, uniqueId *NcclUniqueId, rank in
 		config   *NcclConfig_t
 		_2       [2]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{comm: comm, nRanks: nRanks, uniqueId: uniqueId, rank: rank, newcomm: newcomm, config: config}
 	return callStatus(symNcclCommGrow, unsafe.Pointer(args), &args.ret)
 }
@@ -624,6 +639,7 @@ func NcclCommInitRankScalable(newcomm *NcclComm_t, nranks int32, myrank int32, n
 		config  *NcclConfig_t
 		_3      [2]uint64
 		ret     NcclResult_t
+		_4      [4]byte
 	}{newcomm: newcomm, nranks: nranks, myrank: myrank, nId: nId, commIds: commIds, config: config}
 	return callStatus(symNcclCommInitRankScalable, unsafe.Pointer(args), &args.ret)
 }
@@ -721,6 +737,7 @@ func NcclCommGetAsyncError(comm NcclComm_t, asyncError *NcclResult_t) error {
 		asyncError *NcclResult_t
 		_0         [6]uint64
 		ret        NcclResult_t
+		_1         [4]byte
 	}{comm: comm, asyncError: asyncError}
 	return callStatus(symNcclCommGetAsyncError, unsafe.Pointer(args), &args.ret)
 }
@@ -748,6 +765,7 @@ func NcclCommCount(comm NcclComm_t, count *int32) error {
 		count *int32
 		_0    [6]uint64
 		ret   NcclResult_t
+		_1    [4]byte
 	}{comm: comm, count: count}
 	return callStatus(symNcclCommCount, unsafe.Pointer(args), &args.ret)
 }
@@ -776,6 +794,7 @@ func NcclCommCuDevice(comm NcclComm_t, device *int32) error {
 		device *int32
 		_0     [6]uint64
 		ret    NcclResult_t
+		_1     [4]byte
 	}{comm: comm, device: device}
 	return callStatus(symNcclCommCuDevice, unsafe.Pointer(args), &args.ret)
 }
@@ -804,6 +823,7 @@ func NcclCommUserRank(comm NcclComm_t, rank *int32) error {
 		rank *int32
 		_0   [6]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm, rank: rank}
 	return callStatus(symNcclCommUserRank, unsafe.Pointer(args), &args.ret)
 }
@@ -846,6 +866,7 @@ func NcclCommRegister(comm NcclComm_t, buff unsafe.Pointer, size uint64, handle 
 		handle *unsafe.Pointer
 		_0     [4]uint64
 		ret    NcclResult_t
+		_1     [4]byte
 	}{comm: comm, buff: buff, size: size, handle: handle}
 	return callStatus(symNcclCommRegister, unsafe.Pointer(args), &args.ret)
 }
@@ -876,6 +897,7 @@ func NcclCommDeregister(comm NcclComm_t, handle unsafe.Pointer) error {
 		handle unsafe.Pointer
 		_0     [6]uint64
 		ret    NcclResult_t
+		_1     [4]byte
 	}{comm: comm, handle: handle}
 	return callStatus(symNcclCommDeregister, unsafe.Pointer(args), &args.ret)
 }
@@ -913,6 +935,7 @@ func NcclCommSuspend(comm NcclComm_t, flags int32) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   NcclResult_t
+		_2    [4]byte
 	}{comm: comm, flags: flags}
 	return callStatus(symNcclCommSuspend, unsafe.Pointer(args), &args.ret)
 }
@@ -946,6 +969,7 @@ func NcclCommResume(comm NcclComm_t) error {
 		comm NcclComm_t
 		_0   [7]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm}
 	return callStatus(symNcclCommResume, unsafe.Pointer(args), &args.ret)
 }
@@ -977,6 +1001,7 @@ func NcclCommMemStats(comm NcclComm_t, stat NcclCommMemStat_t, value *uint64) er
 		value *uint64
 		_1    [5]uint64
 		ret   NcclResult_t
+		_2    [4]byte
 	}{comm: comm, stat: stat, value: value}
 	return callStatus(symNcclCommMemStats, unsafe.Pointer(args), &args.ret)
 }
@@ -1025,6 +1050,7 @@ func NcclCommWindowRegister(comm NcclComm_t, buff unsafe.Pointer, size uint64, w
 		_0       [4]byte
 		_1       [3]uint64
 		ret      NcclResult_t
+		_2       [4]byte
 	}{comm: comm, buff: buff, size: size, win: win, winFlags: winFlags}
 	return callStatus(symNcclCommWindowRegister, unsafe.Pointer(args), &args.ret)
 }
@@ -1057,6 +1083,7 @@ func NcclCommWindowDeregister(comm NcclComm_t, win NcclWindow_t) error {
 		win  NcclWindow_t
 		_0   [6]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm, win: win}
 	return callStatus(symNcclCommWindowDeregister, unsafe.Pointer(args), &args.ret)
 }
@@ -1086,6 +1113,7 @@ func NcclWinGetUserPtr(comm NcclComm_t, win NcclWindow_t, outUserPtr *unsafe.Poi
 		outUserPtr *unsafe.Pointer
 		_0         [5]uint64
 		ret        NcclResult_t
+		_1         [4]byte
 	}{comm: comm, win: win, outUserPtr: outUserPtr}
 	return callStatus(symNcclWinGetUserPtr, unsafe.Pointer(args), &args.ret)
 }
@@ -1131,6 +1159,7 @@ func NcclRedOpCreatePreMulSum(op *NcclRedOp_t, scalar unsafe.Pointer, datatype N
 		comm      NcclComm_t
 		_2        [3]uint64
 		ret       NcclResult_t
+		_3        [4]byte
 	}{op: op, scalar: scalar, datatype: datatype, residence: residence, comm: comm}
 	return callStatus(symNcclRedOpCreatePreMulSum, unsafe.Pointer(args), &args.ret)
 }
@@ -1162,6 +1191,7 @@ func NcclRedOpDestroy(op NcclRedOp_t, comm NcclComm_t) error {
 		comm NcclComm_t
 		_1   [6]uint64
 		ret  NcclResult_t
+		_2   [4]byte
 	}{op: op, comm: comm}
 	return callStatus(symNcclRedOpDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -1210,6 +1240,7 @@ func NcclReduce(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint64, 
 		comm     NcclComm_t
 		stream   driver.CUstream
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, op: op, root: root, comm: comm, stream: stream}
 	return callStatus(symNcclReduce, unsafe.Pointer(args), &args.ret)
 }
@@ -1251,6 +1282,7 @@ func NcclBcast(buff unsafe.Pointer, count uint64, datatype NcclDataType_t, root 
 		stream   driver.CUstream
 		_2       [2]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{buff: buff, count: count, datatype: datatype, root: root, comm: comm, stream: stream}
 	return callStatus(symNcclBcast, unsafe.Pointer(args), &args.ret)
 }
@@ -1297,6 +1329,7 @@ func NcclBroadcast(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint6
 		stream   driver.CUstream
 		_2       [1]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream}
 	return callStatus(symNcclBroadcast, unsafe.Pointer(args), &args.ret)
 }
@@ -1356,6 +1389,7 @@ func NcclAllReduce(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint6
 		stream   driver.CUstream
 		_2       [1]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, op: op, comm: comm, stream: stream}
 	return callStatus(symNcclAllReduce, unsafe.Pointer(args), &args.ret)
 }
@@ -1405,6 +1439,7 @@ func NcclReduceScatter(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, recvcou
 		stream    driver.CUstream
 		_2        [1]uint64
 		ret       NcclResult_t
+		_3        [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, recvcount: recvcount, datatype: datatype, op: op, comm: comm, stream: stream}
 	return callStatus(symNcclReduceScatter, unsafe.Pointer(args), &args.ret)
 }
@@ -1449,6 +1484,7 @@ func NcclAllGather(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, sendcount u
 		stream    driver.CUstream
 		_1        [2]uint64
 		ret       NcclResult_t
+		_2        [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, sendcount: sendcount, datatype: datatype, comm: comm, stream: stream}
 	return callStatus(symNcclAllGather, unsafe.Pointer(args), &args.ret)
 }
@@ -1495,6 +1531,7 @@ func NcclAlltoAll(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint64
 		stream   driver.CUstream
 		_1       [2]uint64
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, comm: comm, stream: stream}
 	return callStatus(symNcclAlltoAll, unsafe.Pointer(args), &args.ret)
 }
@@ -1541,6 +1578,7 @@ func NcclGather(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint64, 
 		stream   driver.CUstream
 		_2       [1]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream}
 	return callStatus(symNcclGather, unsafe.Pointer(args), &args.ret)
 }
@@ -1587,6 +1625,7 @@ func NcclScatter(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint64,
 		stream   driver.CUstream
 		_2       [1]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream}
 	return callStatus(symNcclScatter, unsafe.Pointer(args), &args.ret)
 }
@@ -1633,6 +1672,7 @@ func NcclAllReduceConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, op: op, comm: comm, stream: stream, config: config}
 	return callStatus(symNcclAllReduceConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -1677,6 +1717,7 @@ func NcclBroadcastConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream, config: config}
 	return callStatus(symNcclBroadcastConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -1725,6 +1766,7 @@ func NcclReduceConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count ui
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, op: op, root: root, comm: comm, stream: stream, config: config}
 	return callStatus(symNcclReduceConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -1767,6 +1809,7 @@ func NcclAllGatherConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, sendc
 		config    *NcclCollConfig_t
 		_1        [1]uint64
 		ret       NcclResult_t
+		_2        [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, sendcount: sendcount, datatype: datatype, comm: comm, stream: stream, config: config}
 	return callStatus(symNcclAllGatherConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -1809,6 +1852,7 @@ func NcclReduceScatterConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, r
 		stream    driver.CUstream
 		config    *NcclCollConfig_t
 		ret       NcclResult_t
+		_2        [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, recvcount: recvcount, datatype: datatype, op: op, comm: comm, stream: stream, config: config}
 	return callStatus(symNcclReduceScatterConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -1851,6 +1895,7 @@ func NcclAlltoAllConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count 
 		config   *NcclCollConfig_t
 		_1       [1]uint64
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, comm: comm, stream: stream, config: config}
 	return callStatus(symNcclAlltoAllConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -1896,6 +1941,7 @@ func NcclGatherConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count ui
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream, config: config}
 	return callStatus(symNcclGatherConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -1939,6 +1985,7 @@ func NcclScatterConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count u
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream, config: config}
 	return callStatus(symNcclScatterConfig, unsafe.Pointer(args), &args.ret)
 }
@@ -1988,6 +2035,7 @@ func NcclSend(sendbuff unsafe.Pointer, count uint64, datatype NcclDataType_t, pe
 		stream   driver.CUstream
 		_2       [2]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, count: count, datatype: datatype, peer: peer, comm: comm, stream: stream}
 	return callStatus(symNcclSend, unsafe.Pointer(args), &args.ret)
 }
@@ -2030,6 +2078,7 @@ func NcclRecv(recvbuff unsafe.Pointer, count uint64, datatype NcclDataType_t, pe
 		stream   driver.CUstream
 		_2       [2]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{recvbuff: recvbuff, count: count, datatype: datatype, peer: peer, comm: comm, stream: stream}
 	return callStatus(symNcclRecv, unsafe.Pointer(args), &args.ret)
 }
@@ -2089,6 +2138,7 @@ func NcclPutSignal(localbuff unsafe.Pointer, count uint64, datatype NcclDataType
 		comm          NcclComm_t
 		stream        driver.CUstream
 		ret           NcclResult_t
+		_5            [4]byte
 	}{localbuff: localbuff, count: count, datatype: datatype, peer: peer, peerWin: peerWin, peerWinOffset: peerWinOffset, sigIdx: sigIdx, ctx: ctx, flags: flags, comm: comm, stream: stream}
 	return callStatus(symNcclPutSignal, unsafe.Pointer(args), &args.ret)
 }
@@ -2135,6 +2185,7 @@ func NcclSignal(peer int32, sigIdx int32, ctx int32, flags uint32, comm NcclComm
 		stream driver.CUstream
 		_4     [2]uint64
 		ret    NcclResult_t
+		_5     [4]byte
 	}{peer: peer, sigIdx: sigIdx, ctx: ctx, flags: flags, comm: comm, stream: stream}
 	return callStatus(symNcclSignal, unsafe.Pointer(args), &args.ret)
 }
@@ -2175,6 +2226,7 @@ func NcclWaitSignal(nDesc int32, signalDescs *NcclWaitSignalDesc_t, comm NcclCom
 		stream      driver.CUstream
 		_1          [4]uint64
 		ret         NcclResult_t
+		_2          [4]byte
 	}{nDesc: nDesc, signalDescs: signalDescs, comm: comm, stream: stream}
 	return callStatus(symNcclWaitSignal, unsafe.Pointer(args), &args.ret)
 }
@@ -2207,6 +2259,7 @@ func NcclGroupStart() error {
 	args := &struct {
 		_0  [8]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{}
 	return callStatus(symNcclGroupStart, unsafe.Pointer(args), &args.ret)
 }
@@ -2244,6 +2297,7 @@ func NcclGroupEnd() error {
 	args := &struct {
 		_0  [8]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{}
 	return callStatus(symNcclGroupEnd, unsafe.Pointer(args), &args.ret)
 }
@@ -2273,6 +2327,7 @@ func NcclGroupSimulateEnd(simInfo *NcclSimInfo_t) error {
 		simInfo *NcclSimInfo_t
 		_0      [7]uint64
 		ret     NcclResult_t
+		_1      [4]byte
 	}{simInfo: simInfo}
 	return callStatus(symNcclGroupSimulateEnd, unsafe.Pointer(args), &args.ret)
 }
@@ -2307,6 +2362,7 @@ func NcclSetEncryption(config *NcclEncryptionConfig_t) error {
 		config *NcclEncryptionConfig_t
 		_0     [7]uint64
 		ret    NcclResult_t
+		_1     [4]byte
 	}{config: config}
 	return callStatus(symNcclSetEncryption, unsafe.Pointer(args), &args.ret)
 }
@@ -2336,6 +2392,7 @@ func NcclParamBind(out *NcclParamHandle_t, key *byte) error {
 		key *byte
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{out: out, key: key}
 	return callStatus(symNcclParamBind, unsafe.Pointer(args), &args.ret)
 }
@@ -2366,6 +2423,7 @@ func NcclParamGetI8(h NcclParamHandle_t, out *int8) error {
 		out *int8
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetI8, unsafe.Pointer(args), &args.ret)
 }
@@ -2396,6 +2454,7 @@ func NcclParamGetI16(h NcclParamHandle_t, out *int16) error {
 		out *int16
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetI16, unsafe.Pointer(args), &args.ret)
 }
@@ -2426,6 +2485,7 @@ func NcclParamGetI32(h NcclParamHandle_t, out *int32) error {
 		out *int32
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetI32, unsafe.Pointer(args), &args.ret)
 }
@@ -2456,6 +2516,7 @@ func NcclParamGetI64(h NcclParamHandle_t, out *int64) error {
 		out *int64
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetI64, unsafe.Pointer(args), &args.ret)
 }
@@ -2486,6 +2547,7 @@ func NcclParamGetU8(h NcclParamHandle_t, out *uint8) error {
 		out *uint8
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetU8, unsafe.Pointer(args), &args.ret)
 }
@@ -2516,6 +2578,7 @@ func NcclParamGetU16(h NcclParamHandle_t, out *uint16) error {
 		out *uint16
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetU16, unsafe.Pointer(args), &args.ret)
 }
@@ -2546,6 +2609,7 @@ func NcclParamGetU32(h NcclParamHandle_t, out *uint32) error {
 		out *uint32
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetU32, unsafe.Pointer(args), &args.ret)
 }
@@ -2576,6 +2640,7 @@ func NcclParamGetU64(h NcclParamHandle_t, out *uint64) error {
 		out *uint64
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetU64, unsafe.Pointer(args), &args.ret)
 }
@@ -2605,6 +2670,7 @@ func NcclParamGetStr(h NcclParamHandle_t, out **byte) error {
 		out **byte
 		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
 	return callStatus(symNcclParamGetStr, unsafe.Pointer(args), &args.ret)
 }
@@ -2638,6 +2704,7 @@ func NcclParamGet(h NcclParamHandle_t, out unsafe.Pointer, maxLen int32, len *in
 		len    *int32
 		_1     [4]uint64
 		ret    NcclResult_t
+		_2     [4]byte
 	}{h: h, out: out, maxLen: maxLen, len: len}
 	return callStatus(symNcclParamGet, unsafe.Pointer(args), &args.ret)
 }
@@ -2670,6 +2737,7 @@ func NcclParamGetParameter(key *byte, value **byte, valueLen *int32) error {
 		valueLen *int32
 		_0       [5]uint64
 		ret      NcclResult_t
+		_1       [4]byte
 	}{key: key, value: value, valueLen: valueLen}
 	return callStatus(symNcclParamGetParameter, unsafe.Pointer(args), &args.ret)
 }
@@ -2699,6 +2767,7 @@ func NcclParamGetAllParameterKeys(table ***byte, tableLen *int32) error {
 		tableLen *int32
 		_0       [6]uint64
 		ret      NcclResult_t
+		_1       [4]byte
 	}{table: table, tableLen: tableLen}
 	return callStatus(symNcclParamGetAllParameterKeys, unsafe.Pointer(args), &args.ret)
 }

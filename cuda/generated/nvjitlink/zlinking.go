@@ -75,6 +75,7 @@ func NvJitLinkCreate(handle *NvJitLinkHandle, numOptions uint32, options **byte)
 		options    **byte
 		_1         [5]uint64
 		ret        NvJitLinkResult
+		_2         [4]byte
 	}{handle: handle, numOptions: numOptions, options: options}
 	return callStatus(symNvJitLinkCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -103,6 +104,7 @@ func NvJitLinkDestroy(handle *NvJitLinkHandle) error {
 		handle *NvJitLinkHandle
 		_0     [7]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle}
 	return callStatus(symNvJitLinkDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -168,6 +170,7 @@ func NvJitLinkAddData(handle NvJitLinkHandle, inputType NvJitLinkInputType, data
 		name      *byte
 		_1        [3]uint64
 		ret       NvJitLinkResult
+		_2        [4]byte
 	}{handle: handle, inputType: inputType, data: data, size: size, name: name}
 	return callStatus(symNvJitLinkAddData, unsafe.Pointer(args), &args.ret)
 }
@@ -208,6 +211,7 @@ func NvJitLinkAddFile(handle NvJitLinkHandle, inputType NvJitLinkInputType, file
 		fileName  *byte
 		_1        [5]uint64
 		ret       NvJitLinkResult
+		_2        [4]byte
 	}{handle: handle, inputType: inputType, fileName: fileName}
 	return callStatus(symNvJitLinkAddFile, unsafe.Pointer(args), &args.ret)
 }
@@ -256,6 +260,7 @@ func NvJitLinkComplete(handle NvJitLinkHandle) error {
 		handle NvJitLinkHandle
 		_0     [7]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle}
 	return callStatus(symNvJitLinkComplete, unsafe.Pointer(args), &args.ret)
 }
@@ -289,6 +294,7 @@ func NvJitLinkGetLinkedCubinSize(handle NvJitLinkHandle, size *uint64) error {
 		size   *uint64
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
 	return callStatus(symNvJitLinkGetLinkedCubinSize, unsafe.Pointer(args), &args.ret)
 }
@@ -325,6 +331,7 @@ func NvJitLinkGetLinkedCubin(handle NvJitLinkHandle, cubin unsafe.Pointer) error
 		cubin  unsafe.Pointer
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, cubin: cubin}
 	return callStatus(symNvJitLinkGetLinkedCubin, unsafe.Pointer(args), &args.ret)
 }
@@ -353,6 +360,7 @@ func NvJitLinkGetLinkedPtxSize(handle NvJitLinkHandle, size *uint64) error {
 		size   *uint64
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
 	return callStatus(symNvJitLinkGetLinkedPtxSize, unsafe.Pointer(args), &args.ret)
 }
@@ -388,6 +396,7 @@ func NvJitLinkGetLinkedPtx(handle NvJitLinkHandle, ptx *byte) error {
 		ptx    *byte
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, ptx: ptx}
 	return callStatus(symNvJitLinkGetLinkedPtx, unsafe.Pointer(args), &args.ret)
 }
@@ -418,6 +427,7 @@ func NvJitLinkGetLinkedLTOIRSize(handle NvJitLinkHandle, size *uint64) error {
 		size   *uint64
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
 	return callStatus(symNvJitLinkGetLinkedLTOIRSize, unsafe.Pointer(args), &args.ret)
 }
@@ -451,6 +461,7 @@ func NvJitLinkGetLinkedLTOIR(handle NvJitLinkHandle, ltoir unsafe.Pointer) error
 		ltoir  unsafe.Pointer
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, ltoir: ltoir}
 	return callStatus(symNvJitLinkGetLinkedLTOIR, unsafe.Pointer(args), &args.ret)
 }
@@ -480,6 +491,7 @@ func NvJitLinkGetErrorLogSize(handle NvJitLinkHandle, size *uint64) error {
 		size   *uint64
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
 	return callStatus(symNvJitLinkGetErrorLogSize, unsafe.Pointer(args), &args.ret)
 }
@@ -517,6 +529,7 @@ func NvJitLinkGetErrorLog(handle NvJitLinkHandle, log *byte) error {
 		log    *byte
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, log: log}
 	return callStatus(symNvJitLinkGetErrorLog, unsafe.Pointer(args), &args.ret)
 }
@@ -546,6 +559,7 @@ func NvJitLinkGetInfoLogSize(handle NvJitLinkHandle, size *uint64) error {
 		size   *uint64
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
 	return callStatus(symNvJitLinkGetInfoLogSize, unsafe.Pointer(args), &args.ret)
 }
@@ -579,6 +593,7 @@ func NvJitLinkGetInfoLog(handle NvJitLinkHandle, log *byte) error {
 		log    *byte
 		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, log: log}
 	return callStatus(symNvJitLinkGetInfoLog, unsafe.Pointer(args), &args.ret)
 }
@@ -608,6 +623,7 @@ func NvJitLinkVersion(major *uint32, minor *uint32) error {
 		minor *uint32
 		_0    [6]uint64
 		ret   NvJitLinkResult
+		_1    [4]byte
 	}{major: major, minor: minor}
 	return callStatus(symNvJitLinkVersion, unsafe.Pointer(args), &args.ret)
 }

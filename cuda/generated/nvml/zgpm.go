@@ -26,6 +26,7 @@ func NvmlDeviceGetCapabilities(device NvmlDevice_t, caps *NvmlDeviceCapabilities
 		caps   *NvmlDeviceCapabilities_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, caps: caps}
 	return callStatus(symNvmlDeviceGetCapabilities, unsafe.Pointer(args), &args.ret)
 }

@@ -31,6 +31,7 @@ func NvmlDeviceGetNvLinkState(device NvmlDevice_t, link uint32, isActive *NvmlEn
 		isActive *NvmlEnableState_t
 		_1       [5]uint64
 		ret      NvmlReturn_t
+		_2       [4]byte
 	}{device: device, link: link, isActive: isActive}
 	return callStatus(symNvmlDeviceGetNvLinkState, unsafe.Pointer(args), &args.ret)
 }
@@ -58,6 +59,7 @@ func NvmlDeviceGetNvLinkVersion(device NvmlDevice_t, link uint32, version *uint3
 		version *uint32
 		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, link: link, version: version}
 	return callStatus(symNvmlDeviceGetNvLinkVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -89,6 +91,7 @@ func NvmlDeviceGetNvLinkCapability(device NvmlDevice_t, link uint32, capability 
 		capResult  *uint32
 		_2         [4]uint64
 		ret        NvmlReturn_t
+		_3         [4]byte
 	}{device: device, link: link, capability: capability, capResult: capResult}
 	return callStatus(symNvmlDeviceGetNvLinkCapability, unsafe.Pointer(args), &args.ret)
 }
@@ -108,6 +111,7 @@ func NvmlDeviceGetNvLinkRemotePciInfo_v2(device NvmlDevice_t, link uint32, pci *
 		pci    *NvmlPciInfo_t
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, link: link, pci: pci}
 	return callStatus(symNvmlDeviceGetNvLinkRemotePciInfo_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -139,6 +143,7 @@ func NvmlDeviceGetNvLinkErrorCounter(device NvmlDevice_t, link uint32, counter N
 		counterValue *uint64
 		_2           [4]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{device: device, link: link, counter: counter, counterValue: counterValue}
 	return callStatus(symNvmlDeviceGetNvLinkErrorCounter, unsafe.Pointer(args), &args.ret)
 }
@@ -164,6 +169,7 @@ func NvmlDeviceResetNvLinkErrorCounters(device NvmlDevice_t, link uint32) error 
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, link: link}
 	return callStatus(symNvmlDeviceResetNvLinkErrorCounters, unsafe.Pointer(args), &args.ret)
 }
@@ -202,6 +208,7 @@ func NvmlDeviceSetNvLinkUtilizationControl(device NvmlDevice_t, link uint32, cou
 		_2      [4]byte
 		_3      [3]uint64
 		ret     NvmlReturn_t
+		_4      [4]byte
 	}{device: device, link: link, counter: counter, control: control, reset: reset}
 	return callStatus(symNvmlDeviceSetNvLinkUtilizationControl, unsafe.Pointer(args), &args.ret)
 }
@@ -235,6 +242,7 @@ func NvmlDeviceGetNvLinkUtilizationControl(device NvmlDevice_t, link uint32, cou
 		control *NvmlNvLinkUtilizationControl_t
 		_2      [4]uint64
 		ret     NvmlReturn_t
+		_3      [4]byte
 	}{device: device, link: link, counter: counter, control: control}
 	return callStatus(symNvmlDeviceGetNvLinkUtilizationControl, unsafe.Pointer(args), &args.ret)
 }
@@ -272,6 +280,7 @@ func NvmlDeviceGetNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, cou
 		txcounter *uint64
 		_2        [3]uint64
 		ret       NvmlReturn_t
+		_3        [4]byte
 	}{device: device, link: link, counter: counter, rxcounter: rxcounter, txcounter: txcounter}
 	return callStatus(symNvmlDeviceGetNvLinkUtilizationCounter, unsafe.Pointer(args), &args.ret)
 }
@@ -306,6 +315,7 @@ func NvmlDeviceFreezeNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, 
 		_2      [4]byte
 		_3      [4]uint64
 		ret     NvmlReturn_t
+		_4      [4]byte
 	}{device: device, link: link, counter: counter, freeze: freeze}
 	return callStatus(symNvmlDeviceFreezeNvLinkUtilizationCounter, unsafe.Pointer(args), &args.ret)
 }
@@ -337,6 +347,7 @@ func NvmlDeviceResetNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, c
 		_1      [4]byte
 		_2      [5]uint64
 		ret     NvmlReturn_t
+		_3      [4]byte
 	}{device: device, link: link, counter: counter}
 	return callStatus(symNvmlDeviceResetNvLinkUtilizationCounter, unsafe.Pointer(args), &args.ret)
 }
@@ -366,6 +377,7 @@ func NvmlDeviceGetNvLinkRemoteDeviceType(device NvmlDevice_t, link uint32, pNvLi
 		pNvLinkDeviceType *NvmlIntNvLinkDeviceType_t
 		_1                [5]uint64
 		ret               NvmlReturn_t
+		_2                [4]byte
 	}{device: device, link: link, pNvLinkDeviceType: pNvLinkDeviceType}
 	return callStatus(symNvmlDeviceGetNvLinkRemoteDeviceType, unsafe.Pointer(args), &args.ret)
 }
@@ -395,6 +407,7 @@ func NvmlDeviceSetNvLinkDeviceLowPowerThreshold(device NvmlDevice_t, info *NvmlN
 		info   *NvmlNvLinkPowerThres_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
 	return callStatus(symNvmlDeviceSetNvLinkDeviceLowPowerThreshold, unsafe.Pointer(args), &args.ret)
 }
@@ -421,6 +434,7 @@ func NvmlSystemSetNvlinkBwMode(nvlinkBwMode uint32) error {
 		_0           [4]byte
 		_1           [7]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{nvlinkBwMode: nvlinkBwMode}
 	return callStatus(symNvmlSystemSetNvlinkBwMode, unsafe.Pointer(args), &args.ret)
 }
@@ -445,6 +459,7 @@ func NvmlSystemGetNvlinkBwMode(nvlinkBwMode *uint32) error {
 		nvlinkBwMode *uint32
 		_0           [7]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{nvlinkBwMode: nvlinkBwMode}
 	return callStatus(symNvmlSystemGetNvlinkBwMode, unsafe.Pointer(args), &args.ret)
 }
@@ -471,6 +486,7 @@ func NvmlDeviceGetNvlinkSupportedBwModes(device NvmlDevice_t, supportedBwMode *N
 		supportedBwMode *NvmlNvlinkSupportedBwModes_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, supportedBwMode: supportedBwMode}
 	return callStatus(symNvmlDeviceGetNvlinkSupportedBwModes, unsafe.Pointer(args), &args.ret)
 }
@@ -497,6 +513,7 @@ func NvmlDeviceGetNvlinkBwMode(device NvmlDevice_t, getBwMode *NvmlNvlinkGetBwMo
 		getBwMode *NvmlNvlinkGetBwMode_t
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, getBwMode: getBwMode}
 	return callStatus(symNvmlDeviceGetNvlinkBwMode, unsafe.Pointer(args), &args.ret)
 }
@@ -524,6 +541,7 @@ func NvmlDeviceSetNvlinkBwMode(device NvmlDevice_t, setBwMode *NvmlNvlinkSetBwMo
 		setBwMode *NvmlNvlinkSetBwMode_t
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, setBwMode: setBwMode}
 	return callStatus(symNvmlDeviceSetNvlinkBwMode, unsafe.Pointer(args), &args.ret)
 }
@@ -554,6 +572,7 @@ func NvmlDeviceSetNvlinkBwModeAsync_v1(device NvmlDevice_t, setBwModeAsync *Nvml
 		setBwModeAsync *NvmlNvlinkSetBwModeAsync_v1_t
 		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, setBwModeAsync: setBwModeAsync}
 	return callStatus(symNvmlDeviceSetNvlinkBwModeAsync_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -580,6 +599,7 @@ func NvmlDeviceGetNvLinkInfo(device NvmlDevice_t, info *NvmlNvLinkInfo_t) error 
 		info   *NvmlNvLinkInfo_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
 	return callStatus(symNvmlDeviceGetNvLinkInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -603,6 +623,7 @@ func NvmlDeviceGetNvLinkInfo_v3(device NvmlDevice_t, info *NvmlNvLinkInfo_v3_t) 
 		info   *NvmlNvLinkInfo_v3_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
 	return callStatus(symNvmlDeviceGetNvLinkInfo_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -636,6 +657,7 @@ func NvmlDeviceGetNvLinkTelemetrySamples_v1(device NvmlDevice_t, samples *NvmlNv
 		samples *NvmlNvlinkTelemetrySamples_v1_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, samples: samples}
 	return callStatus(symNvmlDeviceGetNvLinkTelemetrySamples_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -661,6 +683,7 @@ func NvmlDeviceGetNvlinkRemapTableInfo_v1(device NvmlDevice_t, remapTableInfo *N
 		remapTableInfo *NvmlNvlinkGetRemapTableInfo_v1_t
 		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, remapTableInfo: remapTableInfo}
 	return callStatus(symNvmlDeviceGetNvlinkRemapTableInfo_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -685,6 +708,7 @@ func NvmlDeviceSetNvlinkNvleReady_v1(device NvmlDevice_t, setNvleReady *NvmlNvli
 		setNvleReady *NvmlNvlinkSetNvleReady_v1_t
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, setNvleReady: setNvleReady}
 	return callStatus(symNvmlDeviceSetNvlinkNvleReady_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -709,6 +733,7 @@ func NvmlDeviceLockNvlinkRemapTable_v1(device NvmlDevice_t, remapTableLockInfo *
 		remapTableLockInfo *NvmlNvlinkLockRemapTable_v1_t
 		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{device: device, remapTableLockInfo: remapTableLockInfo}
 	return callStatus(symNvmlDeviceLockNvlinkRemapTable_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -735,6 +760,7 @@ func NvmlDeviceSetupNvlinkNvleEncryptionKey_v1(device NvmlDevice_t, encryptionKe
 		encryptionKey *NvmlNvlinkSetupNvleEncryptionKey_v1_t
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, encryptionKey: encryptionKey}
 	return callStatus(symNvmlDeviceSetupNvlinkNvleEncryptionKey_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -760,6 +786,7 @@ func NvmlDeviceGetNvlinkNvlePrivateInfo_v1(device NvmlDevice_t, privateInfo *Nvm
 		privateInfo *NvmlNvlinkNvlePrivateInfo_v1_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, privateInfo: privateInfo}
 	return callStatus(symNvmlDeviceGetNvlinkNvlePrivateInfo_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -787,6 +814,7 @@ func NvmlDeviceGetNvLinkRemotePciInfo(device NvmlDevice_t, link uint32, pci *Nvm
 		pci    *NvmlPciInfo_t
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, link: link, pci: pci}
 	return callStatus(symNvmlDeviceGetNvLinkRemotePciInfo, unsafe.Pointer(args), &args.ret)
 }

@@ -26,6 +26,7 @@ func NvmlDeviceGetAccountingMode(device NvmlDevice_t, mode *NvmlEnableState_t) e
 		mode   *NvmlEnableState_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceGetAccountingMode, unsafe.Pointer(args), &args.ret)
 }
@@ -61,6 +62,7 @@ func NvmlDeviceGetAccountingStats(device NvmlDevice_t, pid uint32, stats *NvmlAc
 		stats  *NvmlAccountingStats_t
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, pid: pid, stats: stats}
 	return callStatus(symNvmlDeviceGetAccountingStats, unsafe.Pointer(args), &args.ret)
 }
@@ -91,6 +93,7 @@ func NvmlDeviceGetAccountingPids(device NvmlDevice_t, count *uint32, pids *uint3
 		pids   *uint32
 		_0     [5]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, count: count, pids: pids}
 	return callStatus(symNvmlDeviceGetAccountingPids, unsafe.Pointer(args), &args.ret)
 }
@@ -118,6 +121,7 @@ func NvmlDeviceGetAccountingBufferSize(device NvmlDevice_t, bufferSize *uint32) 
 		bufferSize *uint32
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, bufferSize: bufferSize}
 	return callStatus(symNvmlDeviceGetAccountingBufferSize, unsafe.Pointer(args), &args.ret)
 }
@@ -149,6 +153,7 @@ func NvmlDeviceGetAccountingStats_v2(device NvmlDevice_t, stats *NvmlAccountingS
 		stats  *NvmlAccountingStats_v2_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, stats: stats}
 	return callStatus(symNvmlDeviceGetAccountingStats_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -179,6 +184,7 @@ func NvmlDeviceSetAccountingMode(device NvmlDevice_t, mode NvmlEnableState_t) er
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceSetAccountingMode, unsafe.Pointer(args), &args.ret)
 }
@@ -201,6 +207,7 @@ func NvmlDeviceClearAccountingPids(device NvmlDevice_t) error {
 		device NvmlDevice_t
 		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symNvmlDeviceClearAccountingPids, unsafe.Pointer(args), &args.ret)
 }

@@ -35,6 +35,7 @@ func NvmlDeviceGetMemoryAffinity(device NvmlDevice_t, nodeSetSize uint32, nodeSe
 		_1          [4]byte
 		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, nodeSetSize: nodeSetSize, nodeSet: nodeSet, scope: scope}
 	return callStatus(symNvmlDeviceGetMemoryAffinity, unsafe.Pointer(args), &args.ret)
 }
@@ -69,6 +70,7 @@ func NvmlDeviceGetCpuAffinityWithinScope(device NvmlDevice_t, cpuSetSize uint32,
 		_1         [4]byte
 		_2         [4]uint64
 		ret        NvmlReturn_t
+		_3         [4]byte
 	}{device: device, cpuSetSize: cpuSetSize, cpuSet: cpuSet, scope: scope}
 	return callStatus(symNvmlDeviceGetCpuAffinityWithinScope, unsafe.Pointer(args), &args.ret)
 }
@@ -101,6 +103,7 @@ func NvmlDeviceGetCpuAffinity(device NvmlDevice_t, cpuSetSize uint32, cpuSet *ui
 		cpuSet     *uint64
 		_1         [5]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, cpuSetSize: cpuSetSize, cpuSet: cpuSet}
 	return callStatus(symNvmlDeviceGetCpuAffinity, unsafe.Pointer(args), &args.ret)
 }
@@ -130,6 +133,7 @@ func NvmlDeviceSetCpuAffinity(device NvmlDevice_t) error {
 		device NvmlDevice_t
 		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symNvmlDeviceSetCpuAffinity, unsafe.Pointer(args), &args.ret)
 }
@@ -153,6 +157,7 @@ func NvmlDeviceClearCpuAffinity(device NvmlDevice_t) error {
 		device NvmlDevice_t
 		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symNvmlDeviceClearCpuAffinity, unsafe.Pointer(args), &args.ret)
 }
@@ -180,6 +185,7 @@ func NvmlDeviceGetNumaNodeId(device NvmlDevice_t, node *uint32) error {
 		node   *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, node: node}
 	return callStatus(symNvmlDeviceGetNumaNodeId, unsafe.Pointer(args), &args.ret)
 }
@@ -209,6 +215,7 @@ func NvmlDeviceGetAddressingMode(device NvmlDevice_t, mode *NvmlDeviceAddressing
 		mode   *NvmlDeviceAddressingMode_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceGetAddressingMode, unsafe.Pointer(args), &args.ret)
 }
@@ -236,6 +243,7 @@ func NvmlDeviceGetRepairStatus(device NvmlDevice_t, repairStatus *NvmlRepairStat
 		repairStatus *NvmlRepairStatus_t
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, repairStatus: repairStatus}
 	return callStatus(symNvmlDeviceGetRepairStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -262,6 +270,7 @@ func NvmlDeviceGetUnrepairableMemoryFlag_v1(device NvmlDevice_t, unrepairableMem
 		unrepairableMemoryStatus *NvmlUnrepairableMemoryStatus_v1_t
 		_0                       [6]uint64
 		ret                      NvmlReturn_t
+		_1                       [4]byte
 	}{device: device, unrepairableMemoryStatus: unrepairableMemoryStatus}
 	return callStatus(symNvmlDeviceGetUnrepairableMemoryFlag_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -33,6 +33,7 @@ func NvmlDeviceSetPersistenceMode(device NvmlDevice_t, mode NvmlEnableState_t) e
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceSetPersistenceMode, unsafe.Pointer(args), &args.ret)
 }
@@ -67,6 +68,7 @@ func NvmlDeviceSetComputeMode(device NvmlDevice_t, mode NvmlComputeMode_t) error
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceSetComputeMode, unsafe.Pointer(args), &args.ret)
 }
@@ -98,6 +100,7 @@ func NvmlDeviceSetEccMode(device NvmlDevice_t, ecc NvmlEnableState_t) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, ecc: ecc}
 	return callStatus(symNvmlDeviceSetEccMode, unsafe.Pointer(args), &args.ret)
 }
@@ -129,6 +132,7 @@ func NvmlDeviceClearEccErrorCounts(device NvmlDevice_t, counterType NvmlEccCount
 		_0          [4]byte
 		_1          [6]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, counterType: counterType}
 	return callStatus(symNvmlDeviceClearEccErrorCounts, unsafe.Pointer(args), &args.ret)
 }
@@ -166,6 +170,7 @@ func NvmlDeviceSetDriverModel(device NvmlDevice_t, driverModel NvmlDriverModel_t
 		_1          [4]byte
 		_2          [5]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, driverModel: driverModel, flags: flags}
 	return callStatus(symNvmlDeviceSetDriverModel, unsafe.Pointer(args), &args.ret)
 }
@@ -203,6 +208,7 @@ func NvmlDeviceSetGpuLockedClocks(device NvmlDevice_t, minGpuClockMHz uint32, ma
 		_1             [4]byte
 		_2             [5]uint64
 		ret            NvmlReturn_t
+		_3             [4]byte
 	}{device: device, minGpuClockMHz: minGpuClockMHz, maxGpuClockMHz: maxGpuClockMHz}
 	return callStatus(symNvmlDeviceSetGpuLockedClocks, unsafe.Pointer(args), &args.ret)
 }
@@ -228,6 +234,7 @@ func NvmlDeviceResetGpuLockedClocks(device NvmlDevice_t) error {
 		device NvmlDevice_t
 		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symNvmlDeviceResetGpuLockedClocks, unsafe.Pointer(args), &args.ret)
 }
@@ -260,6 +267,7 @@ func NvmlDeviceSetMemoryLockedClocks(device NvmlDevice_t, minMemClockMHz uint32,
 		_1             [4]byte
 		_2             [5]uint64
 		ret            NvmlReturn_t
+		_3             [4]byte
 	}{device: device, minMemClockMHz: minMemClockMHz, maxMemClockMHz: maxMemClockMHz}
 	return callStatus(symNvmlDeviceSetMemoryLockedClocks, unsafe.Pointer(args), &args.ret)
 }
@@ -284,6 +292,7 @@ func NvmlDeviceResetMemoryLockedClocks(device NvmlDevice_t) error {
 		device NvmlDevice_t
 		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symNvmlDeviceResetMemoryLockedClocks, unsafe.Pointer(args), &args.ret)
 }
@@ -312,6 +321,7 @@ func NvmlDeviceSetApplicationsClocks(device NvmlDevice_t, memClockMHz uint32, gr
 		_1               [4]byte
 		_2               [5]uint64
 		ret              NvmlReturn_t
+		_3               [4]byte
 	}{device: device, memClockMHz: memClockMHz, graphicsClockMHz: graphicsClockMHz}
 	return callStatus(symNvmlDeviceSetApplicationsClocks, unsafe.Pointer(args), &args.ret)
 }
@@ -334,6 +344,7 @@ func NvmlDeviceResetApplicationsClocks(device NvmlDevice_t) error {
 		device NvmlDevice_t
 		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symNvmlDeviceResetApplicationsClocks, unsafe.Pointer(args), &args.ret)
 }
@@ -363,6 +374,7 @@ func NvmlDeviceSetAutoBoostedClocksEnabled(device NvmlDevice_t, enabled NvmlEnab
 		_0      [4]byte
 		_1      [6]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, enabled: enabled}
 	return callStatus(symNvmlDeviceSetAutoBoostedClocksEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -395,6 +407,7 @@ func NvmlDeviceSetDefaultAutoBoostedClocksEnabled(device NvmlDevice_t, enabled N
 		_1      [4]byte
 		_2      [5]uint64
 		ret     NvmlReturn_t
+		_3      [4]byte
 	}{device: device, enabled: enabled, flags: flags}
 	return callStatus(symNvmlDeviceSetDefaultAutoBoostedClocksEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -422,6 +435,7 @@ func NvmlDeviceSetDefaultFanSpeed_v2(device NvmlDevice_t, fan uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, fan: fan}
 	return callStatus(symNvmlDeviceSetDefaultFanSpeed_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -453,6 +467,7 @@ func NvmlDeviceSetFanControlPolicy(device NvmlDevice_t, fan uint32, policy NvmlF
 		_1     [4]byte
 		_2     [5]uint64
 		ret    NvmlReturn_t
+		_3     [4]byte
 	}{device: device, fan: fan, policy: policy}
 	return callStatus(symNvmlDeviceSetFanControlPolicy, unsafe.Pointer(args), &args.ret)
 }
@@ -484,6 +499,7 @@ func NvmlDeviceSetTemperatureThreshold(device NvmlDevice_t, thresholdType NvmlTe
 		temp          *int32
 		_1            [5]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{device: device, thresholdType: thresholdType, temp: temp}
 	return callStatus(symNvmlDeviceSetTemperatureThreshold, unsafe.Pointer(args), &args.ret)
 }
@@ -516,6 +532,7 @@ func NvmlDeviceSetPowerManagementLimit(device NvmlDevice_t, limit uint32) error 
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, limit: limit}
 	return callStatus(symNvmlDeviceSetPowerManagementLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -547,6 +564,7 @@ func NvmlDeviceSetGpuOperationMode(device NvmlDevice_t, mode NvmlGpuOperationMod
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceSetGpuOperationMode, unsafe.Pointer(args), &args.ret)
 }
@@ -581,6 +599,7 @@ func NvmlDeviceSetAPIRestriction(device NvmlDevice_t, apiType NvmlRestrictedAPI_
 		_1           [4]byte
 		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{device: device, apiType: apiType, isRestricted: isRestricted}
 	return callStatus(symNvmlDeviceSetAPIRestriction, unsafe.Pointer(args), &args.ret)
 }
@@ -613,6 +632,7 @@ func NvmlDeviceSetFanSpeed_v2(device NvmlDevice_t, fan uint32, speed uint32) err
 		_1     [4]byte
 		_2     [5]uint64
 		ret    NvmlReturn_t
+		_3     [4]byte
 	}{device: device, fan: fan, speed: speed}
 	return callStatus(symNvmlDeviceSetFanSpeed_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -640,6 +660,7 @@ func NvmlDeviceSetGpcClkVfOffset(device NvmlDevice_t, offset int32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, offset: offset}
 	return callStatus(symNvmlDeviceSetGpcClkVfOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -667,6 +688,7 @@ func NvmlDeviceSetMemClkVfOffset(device NvmlDevice_t, offset int32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, offset: offset}
 	return callStatus(symNvmlDeviceSetMemClkVfOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -695,6 +717,7 @@ func NvmlDeviceSetRusdSettings_v1(device NvmlDevice_t, settings *NvmlRusdSetting
 		settings *NvmlRusdSettings_v1_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, settings: settings}
 	return callStatus(symNvmlDeviceSetRusdSettings_v1, unsafe.Pointer(args), &args.ret)
 }

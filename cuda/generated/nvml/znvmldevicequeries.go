@@ -16,6 +16,7 @@ func NvmlDeviceGetCount_v2(deviceCount *uint32) error {
 		deviceCount *uint32
 		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{deviceCount: deviceCount}
 	return callStatus(symNvmlDeviceGetCount_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -34,6 +35,7 @@ func NvmlDeviceGetAttributes_v2(device NvmlDevice_t, attributes *NvmlDeviceAttri
 		attributes *NvmlDeviceAttributes_t
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, attributes: attributes}
 	return callStatus(symNvmlDeviceGetAttributes_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -53,6 +55,7 @@ func NvmlDeviceGetHandleByIndex_v2(index uint32, device *NvmlDevice_t) error {
 		device *NvmlDevice_t
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{index: index, device: device}
 	return callStatus(symNvmlDeviceGetHandleByIndex_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -86,6 +89,7 @@ func NvmlDeviceGetHandleBySerial(serial *byte, device *NvmlDevice_t) error {
 		device *NvmlDevice_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{serial: serial, device: device}
 	return callStatus(symNvmlDeviceGetHandleBySerial, unsafe.Pointer(args), &args.ret)
 }
@@ -121,6 +125,7 @@ func NvmlDeviceGetHandleByUUID(uuid *byte, device *NvmlDevice_t) error {
 		device *NvmlDevice_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{uuid: uuid, device: device}
 	return callStatus(symNvmlDeviceGetHandleByUUID, unsafe.Pointer(args), &args.ret)
 }
@@ -155,6 +160,7 @@ func NvmlDeviceGetHandleByUUIDV(uuid *NvmlUUID_t, device *NvmlDevice_t) error {
 		device *NvmlDevice_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{uuid: uuid, device: device}
 	return callStatus(symNvmlDeviceGetHandleByUUIDV, unsafe.Pointer(args), &args.ret)
 }
@@ -173,6 +179,7 @@ func NvmlDeviceGetHandleByPciBusId_v2(pciBusId *byte, device *NvmlDevice_t) erro
 		device   *NvmlDevice_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{pciBusId: pciBusId, device: device}
 	return callStatus(symNvmlDeviceGetHandleByPciBusId_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -204,6 +211,7 @@ func NvmlDeviceGetName(device NvmlDevice_t, name *byte, length uint32) error {
 		_0     [4]byte
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, name: name, length: length}
 	return callStatus(symNvmlDeviceGetName, unsafe.Pointer(args), &args.ret)
 }
@@ -226,6 +234,7 @@ func NvmlDeviceGetBrand(device NvmlDevice_t, type_ *NvmlBrandType_t) error {
 		type_  *NvmlBrandType_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, type_: type_}
 	return callStatus(symNvmlDeviceGetBrand, unsafe.Pointer(args), &args.ret)
 }
@@ -253,6 +262,7 @@ func NvmlDeviceGetIndex(device NvmlDevice_t, index *uint32) error {
 		index  *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, index: index}
 	return callStatus(symNvmlDeviceGetIndex, unsafe.Pointer(args), &args.ret)
 }
@@ -284,6 +294,7 @@ func NvmlDeviceGetSerial(device NvmlDevice_t, serial *byte, length uint32) error
 		_0     [4]byte
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, serial: serial, length: length}
 	return callStatus(symNvmlDeviceGetSerial, unsafe.Pointer(args), &args.ret)
 }
@@ -306,6 +317,7 @@ func NvmlDeviceGetModuleId(device NvmlDevice_t, moduleId *uint32) error {
 		moduleId *uint32
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, moduleId: moduleId}
 	return callStatus(symNvmlDeviceGetModuleId, unsafe.Pointer(args), &args.ret)
 }
@@ -331,6 +343,7 @@ func NvmlDeviceGetC2cModeInfoV(device NvmlDevice_t, c2cModeInfo *NvmlC2cModeInfo
 		c2cModeInfo *NvmlC2cModeInfo_v1_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, c2cModeInfo: c2cModeInfo}
 	return callStatus(symNvmlDeviceGetC2cModeInfoV, unsafe.Pointer(args), &args.ret)
 }
@@ -358,6 +371,7 @@ func NvmlDeviceGetTopologyCommonAncestor(device1 NvmlDevice_t, device2 NvmlDevic
 		pathInfo *NvmlGpuTopologyLevel_t
 		_0       [5]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device1: device1, device2: device2, pathInfo: pathInfo}
 	return callStatus(symNvmlDeviceGetTopologyCommonAncestor, unsafe.Pointer(args), &args.ret)
 }
@@ -389,6 +403,7 @@ func NvmlDeviceGetTopologyNearestGpus(device NvmlDevice_t, level NvmlGpuTopology
 		deviceArray *NvmlDevice_t
 		_1          [4]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, level: level, count: count, deviceArray: deviceArray}
 	return callStatus(symNvmlDeviceGetTopologyNearestGpus, unsafe.Pointer(args), &args.ret)
 }
@@ -418,6 +433,7 @@ func NvmlDeviceGetP2PStatus(device1 NvmlDevice_t, device2 NvmlDevice_t, p2pIndex
 		p2pStatus *NvmlGpuP2PStatus_t
 		_1        [4]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device1: device1, device2: device2, p2pIndex: p2pIndex, p2pStatus: p2pStatus}
 	return callStatus(symNvmlDeviceGetP2PStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -451,6 +467,7 @@ func NvmlDeviceGetUUID(device NvmlDevice_t, uuid *byte, length uint32) error {
 		_0     [4]byte
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, uuid: uuid, length: length}
 	return callStatus(symNvmlDeviceGetUUID, unsafe.Pointer(args), &args.ret)
 }
@@ -478,6 +495,7 @@ func NvmlDeviceGetMinorNumber(device NvmlDevice_t, minorNumber *uint32) error {
 		minorNumber *uint32
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, minorNumber: minorNumber}
 	return callStatus(symNvmlDeviceGetMinorNumber, unsafe.Pointer(args), &args.ret)
 }
@@ -506,6 +524,7 @@ func NvmlDeviceGetBoardPartNumber(device NvmlDevice_t, partNumber *byte, length 
 		_0         [4]byte
 		_1         [5]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, partNumber: partNumber, length: length}
 	return callStatus(symNvmlDeviceGetBoardPartNumber, unsafe.Pointer(args), &args.ret)
 }
@@ -544,6 +563,7 @@ func NvmlDeviceGetInforomVersion(device NvmlDevice_t, object NvmlInforomObject_t
 		_1      [4]byte
 		_2      [4]uint64
 		ret     NvmlReturn_t
+		_3      [4]byte
 	}{device: device, object: object, version: version, length: length}
 	return callStatus(symNvmlDeviceGetInforomVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -578,6 +598,7 @@ func NvmlDeviceGetInforomImageVersion(device NvmlDevice_t, version *byte, length
 		_0      [4]byte
 		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, version: version, length: length}
 	return callStatus(symNvmlDeviceGetInforomImageVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -608,6 +629,7 @@ func NvmlDeviceGetInforomConfigurationChecksum(device NvmlDevice_t, checksum *ui
 		checksum *uint32
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, checksum: checksum}
 	return callStatus(symNvmlDeviceGetInforomConfigurationChecksum, unsafe.Pointer(args), &args.ret)
 }
@@ -631,6 +653,7 @@ func NvmlDeviceValidateInforom(device NvmlDevice_t) error {
 		device NvmlDevice_t
 		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symNvmlDeviceValidateInforom, unsafe.Pointer(args), &args.ret)
 }
@@ -661,6 +684,7 @@ func NvmlDeviceGetLastBBXFlushTime(device NvmlDevice_t, timestamp *uint64, durat
 		durationUs *uint64
 		_0         [5]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, timestamp: timestamp, durationUs: durationUs}
 	return callStatus(symNvmlDeviceGetLastBBXFlushTime, unsafe.Pointer(args), &args.ret)
 }
@@ -688,6 +712,7 @@ func NvmlDeviceGetBBXTimeData_v1(device NvmlDevice_t, timeData *NvmlBBXTimeData_
 		timeData *NvmlBBXTimeData_v1_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, timeData: timeData}
 	return callStatus(symNvmlDeviceGetBBXTimeData_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -716,6 +741,7 @@ func NvmlDeviceGetGpuUptime_v1(device NvmlDevice_t, uptime *NvmlGpuUptime_v1_t) 
 		uptime *NvmlGpuUptime_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, uptime: uptime}
 	return callStatus(symNvmlDeviceGetGpuUptime_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -741,6 +767,7 @@ func NvmlDeviceGetDisplayMode(device NvmlDevice_t, display *NvmlEnableState_t) e
 		display *NvmlEnableState_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, display: display}
 	return callStatus(symNvmlDeviceGetDisplayMode, unsafe.Pointer(args), &args.ret)
 }
@@ -769,6 +796,7 @@ func NvmlDeviceGetDisplayActive(device NvmlDevice_t, isActive *NvmlEnableState_t
 		isActive *NvmlEnableState_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, isActive: isActive}
 	return callStatus(symNvmlDeviceGetDisplayActive, unsafe.Pointer(args), &args.ret)
 }
@@ -800,6 +828,7 @@ func NvmlDeviceGetPersistenceMode(device NvmlDevice_t, mode *NvmlEnableState_t) 
 		mode   *NvmlEnableState_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceGetPersistenceMode, unsafe.Pointer(args), &args.ret)
 }
@@ -827,6 +856,7 @@ func NvmlDeviceGetPciInfoExt(device NvmlDevice_t, pci *NvmlPciInfoExt_t) error {
 		pci    *NvmlPciInfoExt_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pci: pci}
 	return callStatus(symNvmlDeviceGetPciInfoExt, unsafe.Pointer(args), &args.ret)
 }
@@ -844,6 +874,7 @@ func NvmlDeviceGetPciInfo_v3(device NvmlDevice_t, pci *NvmlPciInfo_t) error {
 		pci    *NvmlPciInfo_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pci: pci}
 	return callStatus(symNvmlDeviceGetPciInfo_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -873,6 +904,7 @@ func NvmlDeviceGetMaxPcieLinkGeneration(device NvmlDevice_t, maxLinkGen *uint32)
 		maxLinkGen *uint32
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, maxLinkGen: maxLinkGen}
 	return callStatus(symNvmlDeviceGetMaxPcieLinkGeneration, unsafe.Pointer(args), &args.ret)
 }
@@ -899,6 +931,7 @@ func NvmlDeviceGetGpuMaxPcieLinkGeneration(device NvmlDevice_t, maxLinkGenDevice
 		maxLinkGenDevice *uint32
 		_0               [6]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, maxLinkGenDevice: maxLinkGenDevice}
 	return callStatus(symNvmlDeviceGetGpuMaxPcieLinkGeneration, unsafe.Pointer(args), &args.ret)
 }
@@ -926,6 +959,7 @@ func NvmlDeviceGetMaxPcieLinkWidth(device NvmlDevice_t, maxLinkWidth *uint32) er
 		maxLinkWidth *uint32
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, maxLinkWidth: maxLinkWidth}
 	return callStatus(symNvmlDeviceGetMaxPcieLinkWidth, unsafe.Pointer(args), &args.ret)
 }
@@ -953,6 +987,7 @@ func NvmlDeviceGetCurrPcieLinkGeneration(device NvmlDevice_t, currLinkGen *uint3
 		currLinkGen *uint32
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, currLinkGen: currLinkGen}
 	return callStatus(symNvmlDeviceGetCurrPcieLinkGeneration, unsafe.Pointer(args), &args.ret)
 }
@@ -980,6 +1015,7 @@ func NvmlDeviceGetCurrPcieLinkWidth(device NvmlDevice_t, currLinkWidth *uint32) 
 		currLinkWidth *uint32
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, currLinkWidth: currLinkWidth}
 	return callStatus(symNvmlDeviceGetCurrPcieLinkWidth, unsafe.Pointer(args), &args.ret)
 }
@@ -1011,6 +1047,7 @@ func NvmlDeviceGetPcieThroughput(device NvmlDevice_t, counter NvmlPcieUtilCounte
 		value   *uint32
 		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, counter: counter, value: value}
 	return callStatus(symNvmlDeviceGetPcieThroughput, unsafe.Pointer(args), &args.ret)
 }
@@ -1038,6 +1075,7 @@ func NvmlDeviceGetPcieReplayCounter(device NvmlDevice_t, value *uint32) error {
 		value  *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, value: value}
 	return callStatus(symNvmlDeviceGetPcieReplayCounter, unsafe.Pointer(args), &args.ret)
 }
@@ -1066,6 +1104,7 @@ func NvmlDeviceGetClockInfo(device NvmlDevice_t, type_ NvmlClockType_t, clock *u
 		clock  *uint32
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, type_: type_, clock: clock}
 	return callStatus(symNvmlDeviceGetClockInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1096,6 +1135,7 @@ func NvmlDeviceGetMaxClockInfo(device NvmlDevice_t, type_ NvmlClockType_t, clock
 		clock  *uint32
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, type_: type_, clock: clock}
 	return callStatus(symNvmlDeviceGetMaxClockInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1123,6 +1163,7 @@ func NvmlDeviceGetGpcClkVfOffset(device NvmlDevice_t, offset *int32) error {
 		offset *int32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, offset: offset}
 	return callStatus(symNvmlDeviceGetGpcClkVfOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -1154,6 +1195,7 @@ func NvmlDeviceGetApplicationsClock(device NvmlDevice_t, clockType NvmlClockType
 		clockMHz  *uint32
 		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, clockType: clockType, clockMHz: clockMHz}
 	return callStatus(symNvmlDeviceGetApplicationsClock, unsafe.Pointer(args), &args.ret)
 }
@@ -1185,6 +1227,7 @@ func NvmlDeviceGetDefaultApplicationsClock(device NvmlDevice_t, clockType NvmlCl
 		clockMHz  *uint32
 		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, clockType: clockType, clockMHz: clockMHz}
 	return callStatus(symNvmlDeviceGetDefaultApplicationsClock, unsafe.Pointer(args), &args.ret)
 }
@@ -1217,6 +1260,7 @@ func NvmlDeviceGetClock(device NvmlDevice_t, clockType NvmlClockType_t, clockId 
 		clockMHz  *uint32
 		_2        [4]uint64
 		ret       NvmlReturn_t
+		_3        [4]byte
 	}{device: device, clockType: clockType, clockId: clockId, clockMHz: clockMHz}
 	return callStatus(symNvmlDeviceGetClock, unsafe.Pointer(args), &args.ret)
 }
@@ -1246,6 +1290,7 @@ func NvmlDeviceGetMaxCustomerBoostClock(device NvmlDevice_t, clockType NvmlClock
 		clockMHz  *uint32
 		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, clockType: clockType, clockMHz: clockMHz}
 	return callStatus(symNvmlDeviceGetMaxCustomerBoostClock, unsafe.Pointer(args), &args.ret)
 }
@@ -1278,6 +1323,7 @@ func NvmlDeviceGetSupportedMemoryClocks(device NvmlDevice_t, count *uint32, cloc
 		clocksMHz *uint32
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, count: count, clocksMHz: clocksMHz}
 	return callStatus(symNvmlDeviceGetSupportedMemoryClocks, unsafe.Pointer(args), &args.ret)
 }
@@ -1313,6 +1359,7 @@ func NvmlDeviceGetSupportedGraphicsClocks(device NvmlDevice_t, memoryClockMHz ui
 		clocksMHz      *uint32
 		_1             [4]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{device: device, memoryClockMHz: memoryClockMHz, count: count, clocksMHz: clocksMHz}
 	return callStatus(symNvmlDeviceGetSupportedGraphicsClocks, unsafe.Pointer(args), &args.ret)
 }
@@ -1343,6 +1390,7 @@ func NvmlDeviceGetAutoBoostedClocksEnabled(device NvmlDevice_t, isEnabled *NvmlE
 		defaultIsEnabled *NvmlEnableState_t
 		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, isEnabled: isEnabled, defaultIsEnabled: defaultIsEnabled}
 	return callStatus(symNvmlDeviceGetAutoBoostedClocksEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -1371,6 +1419,7 @@ func NvmlDeviceGetFanSpeed(device NvmlDevice_t, speed *uint32) error {
 		speed  *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, speed: speed}
 	return callStatus(symNvmlDeviceGetFanSpeed, unsafe.Pointer(args), &args.ret)
 }
@@ -1401,6 +1450,7 @@ func NvmlDeviceGetFanSpeed_v2(device NvmlDevice_t, fan uint32, speed *uint32) er
 		speed  *uint32
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, fan: fan, speed: speed}
 	return callStatus(symNvmlDeviceGetFanSpeed_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1429,6 +1479,7 @@ func NvmlDeviceGetFanSpeedRPM(device NvmlDevice_t, fanSpeed *NvmlFanSpeedInfo_t)
 		fanSpeed *NvmlFanSpeedInfo_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, fanSpeed: fanSpeed}
 	return callStatus(symNvmlDeviceGetFanSpeedRPM, unsafe.Pointer(args), &args.ret)
 }
@@ -1458,6 +1509,7 @@ func NvmlDeviceGetTargetFanSpeed(device NvmlDevice_t, fan uint32, targetSpeed *u
 		targetSpeed *uint32
 		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, fan: fan, targetSpeed: targetSpeed}
 	return callStatus(symNvmlDeviceGetTargetFanSpeed, unsafe.Pointer(args), &args.ret)
 }
@@ -1484,6 +1536,7 @@ func NvmlDeviceGetMinMaxFanSpeed(device NvmlDevice_t, minSpeed *uint32, maxSpeed
 		maxSpeed *uint32
 		_0       [5]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, minSpeed: minSpeed, maxSpeed: maxSpeed}
 	return callStatus(symNvmlDeviceGetMinMaxFanSpeed, unsafe.Pointer(args), &args.ret)
 }
@@ -1513,6 +1566,7 @@ func NvmlDeviceGetFanControlPolicy_v2(device NvmlDevice_t, fan uint32, policy *N
 		policy *NvmlFanControlPolicy_t
 		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, fan: fan, policy: policy}
 	return callStatus(symNvmlDeviceGetFanControlPolicy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1538,6 +1592,7 @@ func NvmlDeviceGetNumFans(device NvmlDevice_t, numFans *uint32) error {
 		numFans *uint32
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, numFans: numFans}
 	return callStatus(symNvmlDeviceGetNumFans, unsafe.Pointer(args), &args.ret)
 }
@@ -1567,6 +1622,7 @@ func NvmlDeviceGetTemperature(device NvmlDevice_t, sensorType NvmlTemperatureSen
 		temp       *uint32
 		_1         [5]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, sensorType: sensorType, temp: temp}
 	return callStatus(symNvmlDeviceGetTemperature, unsafe.Pointer(args), &args.ret)
 }
@@ -1593,6 +1649,7 @@ func NvmlDeviceGetCoolerInfo(device NvmlDevice_t, coolerInfo *NvmlCoolerInfo_t) 
 		coolerInfo *NvmlCoolerInfo_t
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, coolerInfo: coolerInfo}
 	return callStatus(symNvmlDeviceGetCoolerInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1623,6 +1680,7 @@ func NvmlDeviceGetTemperatureV(device NvmlDevice_t, temperature *NvmlTemperature
 		temperature *NvmlTemperature_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, temperature: temperature}
 	return callStatus(symNvmlDeviceGetTemperatureV, unsafe.Pointer(args), &args.ret)
 }
@@ -1655,6 +1713,7 @@ func NvmlDeviceGetTemperatureThreshold(device NvmlDevice_t, thresholdType NvmlTe
 		temp          *uint32
 		_1            [5]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{device: device, thresholdType: thresholdType, temp: temp}
 	return callStatus(symNvmlDeviceGetTemperatureThreshold, unsafe.Pointer(args), &args.ret)
 }
@@ -1681,6 +1740,7 @@ func NvmlDeviceGetMarginTemperature(device NvmlDevice_t, marginTempInfo *NvmlMar
 		marginTempInfo *NvmlMarginTemperature_t
 		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, marginTempInfo: marginTempInfo}
 	return callStatus(symNvmlDeviceGetMarginTemperature, unsafe.Pointer(args), &args.ret)
 }
@@ -1710,6 +1770,7 @@ func NvmlDeviceGetThermalSettings(device NvmlDevice_t, sensorIndex uint32, pTher
 		pThermalSettings *NvmlGpuThermalSettings_t
 		_1               [5]uint64
 		ret              NvmlReturn_t
+		_2               [4]byte
 	}{device: device, sensorIndex: sensorIndex, pThermalSettings: pThermalSettings}
 	return callStatus(symNvmlDeviceGetThermalSettings, unsafe.Pointer(args), &args.ret)
 }
@@ -1738,6 +1799,7 @@ func NvmlDeviceGetPerformanceState(device NvmlDevice_t, pState *NvmlPstates_t) e
 		pState *NvmlPstates_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pState: pState}
 	return callStatus(symNvmlDeviceGetPerformanceState, unsafe.Pointer(args), &args.ret)
 }
@@ -1770,6 +1832,7 @@ func NvmlDeviceGetCurrentClocksEventReasons(device NvmlDevice_t, clocksEventReas
 		clocksEventReasons *uint64
 		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{device: device, clocksEventReasons: clocksEventReasons}
 	return callStatus(symNvmlDeviceGetCurrentClocksEventReasons, unsafe.Pointer(args), &args.ret)
 }
@@ -1800,6 +1863,7 @@ func NvmlDeviceGetCurrentClocksThrottleReasons(device NvmlDevice_t, clocksThrott
 		clocksThrottleReasons *uint64
 		_0                    [6]uint64
 		ret                   NvmlReturn_t
+		_1                    [4]byte
 	}{device: device, clocksThrottleReasons: clocksThrottleReasons}
 	return callStatus(symNvmlDeviceGetCurrentClocksThrottleReasons, unsafe.Pointer(args), &args.ret)
 }
@@ -1827,6 +1891,7 @@ func NvmlDeviceGetSupportedClocksEventReasons(device NvmlDevice_t, supportedCloc
 		supportedClocksEventReasons *uint64
 		_0                          [6]uint64
 		ret                         NvmlReturn_t
+		_1                          [4]byte
 	}{device: device, supportedClocksEventReasons: supportedClocksEventReasons}
 	return callStatus(symNvmlDeviceGetSupportedClocksEventReasons, unsafe.Pointer(args), &args.ret)
 }
@@ -1851,6 +1916,7 @@ func NvmlDeviceGetSupportedClocksThrottleReasons(device NvmlDevice_t, supportedC
 		supportedClocksThrottleReasons *uint64
 		_0                             [6]uint64
 		ret                            NvmlReturn_t
+		_1                             [4]byte
 	}{device: device, supportedClocksThrottleReasons: supportedClocksThrottleReasons}
 	return callStatus(symNvmlDeviceGetSupportedClocksThrottleReasons, unsafe.Pointer(args), &args.ret)
 }
@@ -1880,6 +1946,7 @@ func NvmlDeviceGetPowerState(device NvmlDevice_t, pState *NvmlPstates_t) error {
 		pState *NvmlPstates_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pState: pState}
 	return callStatus(symNvmlDeviceGetPowerState, unsafe.Pointer(args), &args.ret)
 }
@@ -1908,6 +1975,7 @@ func NvmlDeviceGetDynamicPstatesInfo(device NvmlDevice_t, pDynamicPstatesInfo *N
 		pDynamicPstatesInfo *NvmlGpuDynamicPstatesInfo_t
 		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, pDynamicPstatesInfo: pDynamicPstatesInfo}
 	return callStatus(symNvmlDeviceGetDynamicPstatesInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -1935,6 +2003,7 @@ func NvmlDeviceGetMemClkVfOffset(device NvmlDevice_t, offset *int32) error {
 		offset *int32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, offset: offset}
 	return callStatus(symNvmlDeviceGetMemClkVfOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -1967,6 +2036,7 @@ func NvmlDeviceGetMinMaxClockOfPState(device NvmlDevice_t, type_ NvmlClockType_t
 		maxClockMHz *uint32
 		_2          [3]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, type_: type_, pstate: pstate, minClockMHz: minClockMHz, maxClockMHz: maxClockMHz}
 	return callStatus(symNvmlDeviceGetMinMaxClockOfPState, unsafe.Pointer(args), &args.ret)
 }
@@ -1997,6 +2067,7 @@ func NvmlDeviceGetSupportedPerformanceStates(device NvmlDevice_t, pstates *NvmlP
 		_0      [4]byte
 		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, pstates: pstates, size: size}
 	return callStatus(symNvmlDeviceGetSupportedPerformanceStates, unsafe.Pointer(args), &args.ret)
 }
@@ -2026,6 +2097,7 @@ func NvmlDeviceGetGpcClkMinMaxVfOffset(device NvmlDevice_t, minOffset *int32, ma
 		maxOffset *int32
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, minOffset: minOffset, maxOffset: maxOffset}
 	return callStatus(symNvmlDeviceGetGpcClkMinMaxVfOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -2055,6 +2127,7 @@ func NvmlDeviceGetMemClkMinMaxVfOffset(device NvmlDevice_t, minOffset *int32, ma
 		maxOffset *int32
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, minOffset: minOffset, maxOffset: maxOffset}
 	return callStatus(symNvmlDeviceGetMemClkMinMaxVfOffset, unsafe.Pointer(args), &args.ret)
 }
@@ -2085,6 +2158,7 @@ func NvmlDeviceGetClockOffsets(device NvmlDevice_t, info *NvmlClockOffset_t) err
 		info   *NvmlClockOffset_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
 	return callStatus(symNvmlDeviceGetClockOffsets, unsafe.Pointer(args), &args.ret)
 }
@@ -2116,6 +2190,7 @@ func NvmlDeviceSetClockOffsets(device NvmlDevice_t, info *NvmlClockOffset_t) err
 		info   *NvmlClockOffset_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
 	return callStatus(symNvmlDeviceSetClockOffsets, unsafe.Pointer(args), &args.ret)
 }
@@ -2148,6 +2223,7 @@ func NvmlDeviceGetPerformanceModes(device NvmlDevice_t, perfModes *NvmlDevicePer
 		perfModes *NvmlDevicePerfModes_t
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, perfModes: perfModes}
 	return callStatus(symNvmlDeviceGetPerformanceModes, unsafe.Pointer(args), &args.ret)
 }
@@ -2175,6 +2251,7 @@ func NvmlDeviceGetCurrentClockFreqs(device NvmlDevice_t, currentClockFreqs *Nvml
 		currentClockFreqs *NvmlDeviceCurrentClockFreqs_t
 		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{device: device, currentClockFreqs: currentClockFreqs}
 	return callStatus(symNvmlDeviceGetCurrentClockFreqs, unsafe.Pointer(args), &args.ret)
 }
@@ -2205,6 +2282,7 @@ func NvmlDeviceGetPowerManagementMode(device NvmlDevice_t, mode *NvmlEnableState
 		mode   *NvmlEnableState_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceGetPowerManagementMode, unsafe.Pointer(args), &args.ret)
 }
@@ -2233,6 +2311,7 @@ func NvmlDeviceGetPowerManagementLimit(device NvmlDevice_t, limit *uint32) error
 		limit  *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, limit: limit}
 	return callStatus(symNvmlDeviceGetPowerManagementLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -2263,6 +2342,7 @@ func NvmlDeviceGetPowerManagementLimitConstraints(device NvmlDevice_t, minLimit 
 		maxLimit *uint32
 		_0       [5]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, minLimit: minLimit, maxLimit: maxLimit}
 	return callStatus(symNvmlDeviceGetPowerManagementLimitConstraints, unsafe.Pointer(args), &args.ret)
 }
@@ -2289,6 +2369,7 @@ func NvmlDeviceGetPowerManagementDefaultLimit(device NvmlDevice_t, defaultLimit 
 		defaultLimit *uint32
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, defaultLimit: defaultLimit}
 	return callStatus(symNvmlDeviceGetPowerManagementDefaultLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -2318,6 +2399,7 @@ func NvmlDeviceGetPowerUsage(device NvmlDevice_t, power *uint32) error {
 		power  *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, power: power}
 	return callStatus(symNvmlDeviceGetPowerUsage, unsafe.Pointer(args), &args.ret)
 }
@@ -2345,6 +2427,7 @@ func NvmlDeviceGetPowerMizerMode_v1(device NvmlDevice_t, powerMizerMode *NvmlDev
 		powerMizerMode *NvmlDevicePowerMizerModes_v1_t
 		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, powerMizerMode: powerMizerMode}
 	return callStatus(symNvmlDeviceGetPowerMizerMode_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2370,6 +2453,7 @@ func NvmlDeviceSetPowerMizerMode_v1(device NvmlDevice_t, powerMizerMode *NvmlDev
 		powerMizerMode *NvmlDevicePowerMizerModes_v1_t
 		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, powerMizerMode: powerMizerMode}
 	return callStatus(symNvmlDeviceSetPowerMizerMode_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2398,6 +2482,7 @@ func NvmlDeviceGetTotalEnergyConsumption(device NvmlDevice_t, energy *uint64) er
 		energy *uint64
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, energy: energy}
 	return callStatus(symNvmlDeviceGetTotalEnergyConsumption, unsafe.Pointer(args), &args.ret)
 }
@@ -2426,6 +2511,7 @@ func NvmlDeviceGetEnforcedPowerLimit(device NvmlDevice_t, limit *uint32) error {
 		limit  *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, limit: limit}
 	return callStatus(symNvmlDeviceGetEnforcedPowerLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -2459,6 +2545,7 @@ func NvmlDeviceSetAdaptiveTgpMode_v1(device NvmlDevice_t, mode NvmlEnableState_t
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceSetAdaptiveTgpMode_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2488,6 +2575,7 @@ func NvmlDeviceGetAdaptiveTgpModeInfo_v1(device NvmlDevice_t, info *NvmlAdaptive
 		info   *NvmlAdaptiveTgpModeInfo_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
 	return callStatus(symNvmlDeviceGetAdaptiveTgpModeInfo_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2520,6 +2608,7 @@ func NvmlDeviceGetGpuOperationMode(device NvmlDevice_t, current *NvmlGpuOperatio
 		pending *NvmlGpuOperationMode_t
 		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
 	return callStatus(symNvmlDeviceGetGpuOperationMode, unsafe.Pointer(args), &args.ret)
 }
@@ -2552,6 +2641,7 @@ func NvmlDeviceGetMemoryInfo(device NvmlDevice_t, memory *NvmlMemory_t) error {
 		memory *NvmlMemory_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, memory: memory}
 	return callStatus(symNvmlDeviceGetMemoryInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -2583,6 +2673,7 @@ func NvmlDeviceGetMemoryInfo_v2(device NvmlDevice_t, memory *NvmlMemory_v2_t) er
 		memory *NvmlMemory_v2_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, memory: memory}
 	return callStatus(symNvmlDeviceGetMemoryInfo_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -2616,6 +2707,7 @@ func NvmlDeviceSetMemoryLimits_v1(device NvmlDevice_t, limits *NvmlSetMemoryLimi
 		limits *NvmlSetMemoryLimits_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, limits: limits}
 	return callStatus(symNvmlDeviceSetMemoryLimits_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2647,6 +2739,7 @@ func NvmlDeviceGetMemoryLimits_v1(device NvmlDevice_t, limits *NvmlGetMemoryLimi
 		limits *NvmlGetMemoryLimits_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, limits: limits}
 	return callStatus(symNvmlDeviceGetMemoryLimits_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -2675,6 +2768,7 @@ func NvmlDeviceGetComputeMode(device NvmlDevice_t, mode *NvmlComputeMode_t) erro
 		mode   *NvmlComputeMode_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
 	return callStatus(symNvmlDeviceGetComputeMode, unsafe.Pointer(args), &args.ret)
 }
@@ -2700,6 +2794,7 @@ func NvmlDeviceGetCudaComputeCapability(device NvmlDevice_t, major *int32, minor
 		minor  *int32
 		_0     [5]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, major: major, minor: minor}
 	return callStatus(symNvmlDeviceGetCudaComputeCapability, unsafe.Pointer(args), &args.ret)
 }
@@ -2731,6 +2826,7 @@ func NvmlDeviceGetDramEncryptionMode(device NvmlDevice_t, current *NvmlDramEncry
 		pending *NvmlDramEncryptionInfo_t
 		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
 	return callStatus(symNvmlDeviceGetDramEncryptionMode, unsafe.Pointer(args), &args.ret)
 }
@@ -2761,6 +2857,7 @@ func NvmlDeviceSetDramEncryptionMode(device NvmlDevice_t, dramEncryption *NvmlDr
 		dramEncryption *NvmlDramEncryptionInfo_t
 		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, dramEncryption: dramEncryption}
 	return callStatus(symNvmlDeviceSetDramEncryptionMode, unsafe.Pointer(args), &args.ret)
 }
@@ -2790,6 +2887,7 @@ func NvmlDeviceGetEccMode(device NvmlDevice_t, current *NvmlEnableState_t, pendi
 		pending *NvmlEnableState_t
 		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
 	return callStatus(symNvmlDeviceGetEccMode, unsafe.Pointer(args), &args.ret)
 }
@@ -2817,6 +2915,7 @@ func NvmlDeviceGetDefaultEccMode(device NvmlDevice_t, defaultMode *NvmlEnableSta
 		defaultMode *NvmlEnableState_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, defaultMode: defaultMode}
 	return callStatus(symNvmlDeviceGetDefaultEccMode, unsafe.Pointer(args), &args.ret)
 }
@@ -2845,6 +2944,7 @@ func NvmlDeviceGetBoardId(device NvmlDevice_t, boardId *uint32) error {
 		boardId *uint32
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, boardId: boardId}
 	return callStatus(symNvmlDeviceGetBoardId, unsafe.Pointer(args), &args.ret)
 }
@@ -2870,6 +2970,7 @@ func NvmlDeviceGetMultiGpuBoard(device NvmlDevice_t, multiGpuBool *uint32) error
 		multiGpuBool *uint32
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, multiGpuBool: multiGpuBool}
 	return callStatus(symNvmlDeviceGetMultiGpuBoard, unsafe.Pointer(args), &args.ret)
 }
@@ -2903,6 +3004,7 @@ func NvmlDeviceGetTotalEccErrors(device NvmlDevice_t, errorType NvmlMemoryErrorT
 		eccCounts   *uint64
 		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, errorType: errorType, counterType: counterType, eccCounts: eccCounts}
 	return callStatus(symNvmlDeviceGetTotalEccErrors, unsafe.Pointer(args), &args.ret)
 }
@@ -2942,6 +3044,7 @@ func NvmlDeviceGetDetailedEccErrors(device NvmlDevice_t, errorType NvmlMemoryErr
 		eccCounts   *NvmlEccErrorCounts_t
 		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, errorType: errorType, counterType: counterType, eccCounts: eccCounts}
 	return callStatus(symNvmlDeviceGetDetailedEccErrors, unsafe.Pointer(args), &args.ret)
 }
@@ -2979,6 +3082,7 @@ func NvmlDeviceGetMemoryErrorCounter(device NvmlDevice_t, errorType NvmlMemoryEr
 		count        *uint64
 		_3           [3]uint64
 		ret          NvmlReturn_t
+		_4           [4]byte
 	}{device: device, errorType: errorType, counterType: counterType, locationType: locationType, count: count}
 	return callStatus(symNvmlDeviceGetMemoryErrorCounter, unsafe.Pointer(args), &args.ret)
 }
@@ -3009,6 +3113,7 @@ func NvmlDeviceGetUtilizationRates(device NvmlDevice_t, utilization *NvmlUtiliza
 		utilization *NvmlUtilization_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, utilization: utilization}
 	return callStatus(symNvmlDeviceGetUtilizationRates, unsafe.Pointer(args), &args.ret)
 }
@@ -3039,6 +3144,7 @@ func NvmlDeviceGetEncoderUtilization(device NvmlDevice_t, utilization *uint32, s
 		samplingPeriodUs *uint32
 		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, utilization: utilization, samplingPeriodUs: samplingPeriodUs}
 	return callStatus(symNvmlDeviceGetEncoderUtilization, unsafe.Pointer(args), &args.ret)
 }
@@ -3068,6 +3174,7 @@ func NvmlDeviceGetEncoderCapacity(device NvmlDevice_t, encoderQueryType NvmlEnco
 		encoderCapacity  *uint32
 		_1               [5]uint64
 		ret              NvmlReturn_t
+		_2               [4]byte
 	}{device: device, encoderQueryType: encoderQueryType, encoderCapacity: encoderCapacity}
 	return callStatus(symNvmlDeviceGetEncoderCapacity, unsafe.Pointer(args), &args.ret)
 }
@@ -3095,6 +3202,7 @@ func NvmlDeviceGetEncoderStats(device NvmlDevice_t, sessionCount *uint32, averag
 		averageLatency *uint32
 		_0             [4]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, sessionCount: sessionCount, averageFps: averageFps, averageLatency: averageLatency}
 	return callStatus(symNvmlDeviceGetEncoderStats, unsafe.Pointer(args), &args.ret)
 }
@@ -3124,6 +3232,7 @@ func NvmlDeviceGetEncoderSessions(device NvmlDevice_t, sessionCount *uint32, ses
 		sessionInfos *NvmlEncoderSessionInfo_t
 		_0           [5]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, sessionCount: sessionCount, sessionInfos: sessionInfos}
 	return callStatus(symNvmlDeviceGetEncoderSessions, unsafe.Pointer(args), &args.ret)
 }
@@ -3154,6 +3263,7 @@ func NvmlDeviceGetDecoderUtilization(device NvmlDevice_t, utilization *uint32, s
 		samplingPeriodUs *uint32
 		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, utilization: utilization, samplingPeriodUs: samplingPeriodUs}
 	return callStatus(symNvmlDeviceGetDecoderUtilization, unsafe.Pointer(args), &args.ret)
 }
@@ -3184,6 +3294,7 @@ func NvmlDeviceGetJpgUtilization(device NvmlDevice_t, utilization *uint32, sampl
 		samplingPeriodUs *uint32
 		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, utilization: utilization, samplingPeriodUs: samplingPeriodUs}
 	return callStatus(symNvmlDeviceGetJpgUtilization, unsafe.Pointer(args), &args.ret)
 }
@@ -3214,6 +3325,7 @@ func NvmlDeviceGetOfaUtilization(device NvmlDevice_t, utilization *uint32, sampl
 		samplingPeriodUs *uint32
 		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, utilization: utilization, samplingPeriodUs: samplingPeriodUs}
 	return callStatus(symNvmlDeviceGetOfaUtilization, unsafe.Pointer(args), &args.ret)
 }
@@ -3237,6 +3349,7 @@ func NvmlDeviceGetFBCStats(device NvmlDevice_t, fbcStats *NvmlFBCStats_t) error 
 		fbcStats *NvmlFBCStats_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, fbcStats: fbcStats}
 	return callStatus(symNvmlDeviceGetFBCStats, unsafe.Pointer(args), &args.ret)
 }
@@ -3266,6 +3379,7 @@ func NvmlDeviceGetFBCSessions(device NvmlDevice_t, sessionCount *uint32, session
 		sessionInfo  *NvmlFBCSessionInfo_t
 		_0           [5]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, sessionCount: sessionCount, sessionInfo: sessionInfo}
 	return callStatus(symNvmlDeviceGetFBCSessions, unsafe.Pointer(args), &args.ret)
 }
@@ -3285,6 +3399,7 @@ func NvmlDeviceGetDriverModel_v2(device NvmlDevice_t, current *NvmlDriverModel_t
 		pending *NvmlDriverModel_t
 		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
 	return callStatus(symNvmlDeviceGetDriverModel_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -3313,6 +3428,7 @@ func NvmlDeviceGetVbiosVersion(device NvmlDevice_t, version *byte, length uint32
 		_0      [4]byte
 		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, version: version, length: length}
 	return callStatus(symNvmlDeviceGetVbiosVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -3339,6 +3455,7 @@ func NvmlDeviceGetBridgeChipInfo(device NvmlDevice_t, bridgeHierarchy *NvmlBridg
 		bridgeHierarchy *NvmlBridgeChipHierarchy_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, bridgeHierarchy: bridgeHierarchy}
 	return callStatus(symNvmlDeviceGetBridgeChipInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -3358,6 +3475,7 @@ func NvmlDeviceGetComputeRunningProcesses_v3(device NvmlDevice_t, infoCount *uin
 		infos     *NvmlProcessInfo_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetComputeRunningProcesses_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -3377,6 +3495,7 @@ func NvmlDeviceGetGraphicsRunningProcesses_v3(device NvmlDevice_t, infoCount *ui
 		infos     *NvmlProcessInfo_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetGraphicsRunningProcesses_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -3396,6 +3515,7 @@ func NvmlDeviceGetMPSComputeRunningProcesses_v3(device NvmlDevice_t, infoCount *
 		infos     *NvmlProcessInfo_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetMPSComputeRunningProcesses_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -3433,6 +3553,7 @@ func NvmlDeviceGetRunningProcessDetailList(device NvmlDevice_t, plist *NvmlProce
 		plist  *NvmlProcessDetailList_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, plist: plist}
 	return callStatus(symNvmlDeviceGetRunningProcessDetailList, unsafe.Pointer(args), &args.ret)
 }
@@ -3460,6 +3581,7 @@ func NvmlDeviceOnSameBoard(device1 NvmlDevice_t, device2 NvmlDevice_t, onSameBoa
 		onSameBoard *int32
 		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device1: device1, device2: device2, onSameBoard: onSameBoard}
 	return callStatus(symNvmlDeviceOnSameBoard, unsafe.Pointer(args), &args.ret)
 }
@@ -3491,6 +3613,7 @@ func NvmlDeviceGetAPIRestriction(device NvmlDevice_t, apiType NvmlRestrictedAPI_
 		isRestricted *NvmlEnableState_t
 		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{device: device, apiType: apiType, isRestricted: isRestricted}
 	return callStatus(symNvmlDeviceGetAPIRestriction, unsafe.Pointer(args), &args.ret)
 }
@@ -3532,6 +3655,7 @@ func NvmlDeviceGetSamples(device NvmlDevice_t, type_ NvmlSamplingType_t, lastSee
 		samples           *NvmlSample_t
 		_1                [2]uint64
 		ret               NvmlReturn_t
+		_2                [4]byte
 	}{device: device, type_: type_, lastSeenTimeStamp: lastSeenTimeStamp, sampleValType: sampleValType, sampleCount: sampleCount, samples: samples}
 	return callStatus(symNvmlDeviceGetSamples, unsafe.Pointer(args), &args.ret)
 }
@@ -3560,6 +3684,7 @@ func NvmlDeviceGetBAR1MemoryInfo(device NvmlDevice_t, bar1Memory *NvmlBAR1Memory
 		bar1Memory *NvmlBAR1Memory_t
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, bar1Memory: bar1Memory}
 	return callStatus(symNvmlDeviceGetBAR1MemoryInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -3591,6 +3716,7 @@ func NvmlDeviceGetViolationStatus(device NvmlDevice_t, perfPolicyType NvmlPerfPo
 		violTime       *NvmlViolationTime_t
 		_1             [5]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{device: device, perfPolicyType: perfPolicyType, violTime: violTime}
 	return callStatus(symNvmlDeviceGetViolationStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -3615,6 +3741,7 @@ func NvmlDeviceGetIrqNum(device NvmlDevice_t, irqNum *uint32) error {
 		irqNum *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, irqNum: irqNum}
 	return callStatus(symNvmlDeviceGetIrqNum, unsafe.Pointer(args), &args.ret)
 }
@@ -3639,6 +3766,7 @@ func NvmlDeviceGetNumGpuCores(device NvmlDevice_t, numCores *uint32) error {
 		numCores *uint32
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, numCores: numCores}
 	return callStatus(symNvmlDeviceGetNumGpuCores, unsafe.Pointer(args), &args.ret)
 }
@@ -3664,6 +3792,7 @@ func NvmlDeviceGetPowerSource(device NvmlDevice_t, powerSource *NvmlPowerSource_
 		powerSource *NvmlPowerSource_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, powerSource: powerSource}
 	return callStatus(symNvmlDeviceGetPowerSource, unsafe.Pointer(args), &args.ret)
 }
@@ -3688,6 +3817,7 @@ func NvmlDeviceGetMemoryBusWidth(device NvmlDevice_t, busWidth *uint32) error {
 		busWidth *uint32
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, busWidth: busWidth}
 	return callStatus(symNvmlDeviceGetMemoryBusWidth, unsafe.Pointer(args), &args.ret)
 }
@@ -3715,6 +3845,7 @@ func NvmlDeviceGetPcieLinkMaxSpeed(device NvmlDevice_t, maxSpeed *uint32) error 
 		maxSpeed *uint32
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, maxSpeed: maxSpeed}
 	return callStatus(symNvmlDeviceGetPcieLinkMaxSpeed, unsafe.Pointer(args), &args.ret)
 }
@@ -3739,6 +3870,7 @@ func NvmlDeviceGetPcieSpeed(device NvmlDevice_t, pcieSpeed *uint32) error {
 		pcieSpeed *uint32
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, pcieSpeed: pcieSpeed}
 	return callStatus(symNvmlDeviceGetPcieSpeed, unsafe.Pointer(args), &args.ret)
 }
@@ -3764,6 +3896,7 @@ func NvmlDeviceGetAdaptiveClockInfoStatus(device NvmlDevice_t, adaptiveClockStat
 		adaptiveClockStatus *uint32
 		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, adaptiveClockStatus: adaptiveClockStatus}
 	return callStatus(symNvmlDeviceGetAdaptiveClockInfoStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -3785,6 +3918,7 @@ func NvmlDeviceGetBusType(device NvmlDevice_t, type_ *NvmlBusType_t) error {
 		type_  *NvmlBusType_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, type_: type_}
 	return callStatus(symNvmlDeviceGetBusType, unsafe.Pointer(args), &args.ret)
 }
@@ -3814,6 +3948,7 @@ func NvmlDeviceGetGpuFabricInfo(device NvmlDevice_t, gpuFabricInfo *NvmlGpuFabri
 		gpuFabricInfo *NvmlGpuFabricInfo_t
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, gpuFabricInfo: gpuFabricInfo}
 	return callStatus(symNvmlDeviceGetGpuFabricInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -3841,6 +3976,7 @@ func NvmlDeviceGetGpuFabricInfoV(device NvmlDevice_t, gpuFabricInfo *NvmlGpuFabr
 		gpuFabricInfo *NvmlGpuFabricInfoV_t
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, gpuFabricInfo: gpuFabricInfo}
 	return callStatus(symNvmlDeviceGetGpuFabricInfoV, unsafe.Pointer(args), &args.ret)
 }
@@ -3870,6 +4006,7 @@ func NvmlDeviceGetGpuFabricInfo_v4(device NvmlDevice_t, gpuFabricInfo *NvmlGpuFa
 		gpuFabricInfo *NvmlGpuFabricInfo_v4_t
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, gpuFabricInfo: gpuFabricInfo}
 	return callStatus(symNvmlDeviceGetGpuFabricInfo_v4, unsafe.Pointer(args), &args.ret)
 }
@@ -3896,6 +4033,7 @@ func NvmlSystemGetConfComputeCapabilities(capabilities *NvmlConfComputeSystemCap
 		capabilities *NvmlConfComputeSystemCaps_t
 		_0           [7]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{capabilities: capabilities}
 	return callStatus(symNvmlSystemGetConfComputeCapabilities, unsafe.Pointer(args), &args.ret)
 }
@@ -3921,6 +4059,7 @@ func NvmlSystemGetConfComputeState(state *NvmlConfComputeSystemState_t) error {
 		state *NvmlConfComputeSystemState_t
 		_0    [7]uint64
 		ret   NvmlReturn_t
+		_1    [4]byte
 	}{state: state}
 	return callStatus(symNvmlSystemGetConfComputeState, unsafe.Pointer(args), &args.ret)
 }
@@ -3948,6 +4087,7 @@ func NvmlDeviceGetConfComputeMemSizeInfo(device NvmlDevice_t, memInfo *NvmlConfC
 		memInfo *NvmlConfComputeMemSizeInfo_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, memInfo: memInfo}
 	return callStatus(symNvmlDeviceGetConfComputeMemSizeInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -3975,6 +4115,7 @@ func NvmlSystemGetConfComputeGpusReadyState(isAcceptingWork *uint32) error {
 		isAcceptingWork *uint32
 		_0              [7]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{isAcceptingWork: isAcceptingWork}
 	return callStatus(symNvmlSystemGetConfComputeGpusReadyState, unsafe.Pointer(args), &args.ret)
 }
@@ -4002,6 +4143,7 @@ func NvmlDeviceGetConfComputeProtectedMemoryUsage(device NvmlDevice_t, memory *N
 		memory *NvmlMemory_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, memory: memory}
 	return callStatus(symNvmlDeviceGetConfComputeProtectedMemoryUsage, unsafe.Pointer(args), &args.ret)
 }
@@ -4030,6 +4172,7 @@ func NvmlDeviceGetConfComputeGpuCertificate(device NvmlDevice_t, gpuCert *NvmlCo
 		gpuCert *NvmlConfComputeGpuCertificate_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, gpuCert: gpuCert}
 	return callStatus(symNvmlDeviceGetConfComputeGpuCertificate, unsafe.Pointer(args), &args.ret)
 }
@@ -4058,6 +4201,7 @@ func NvmlDeviceGetConfComputeGpuAttestationReport(device NvmlDevice_t, gpuAtstRe
 		gpuAtstReport *NvmlConfComputeGpuAttestationReport_t
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, gpuAtstReport: gpuAtstReport}
 	return callStatus(symNvmlDeviceGetConfComputeGpuAttestationReport, unsafe.Pointer(args), &args.ret)
 }
@@ -4085,6 +4229,7 @@ func NvmlSystemGetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *NvmlC
 		pKeyRotationThrInfo *NvmlConfComputeGetKeyRotationThresholdInfo_t
 		_0                  [7]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{pKeyRotationThrInfo: pKeyRotationThrInfo}
 	return callStatus(symNvmlSystemGetConfComputeKeyRotationThresholdInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -4112,6 +4257,7 @@ func NvmlDeviceSetConfComputeUnprotectedMemSize(device NvmlDevice_t, sizeKiB uin
 		sizeKiB uint64
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, sizeKiB: sizeKiB}
 	return callStatus(symNvmlDeviceSetConfComputeUnprotectedMemSize, unsafe.Pointer(args), &args.ret)
 }
@@ -4140,6 +4286,7 @@ func NvmlSystemSetConfComputeGpusReadyState(isAcceptingWork uint32) error {
 		_0              [4]byte
 		_1              [7]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{isAcceptingWork: isAcceptingWork}
 	return callStatus(symNvmlSystemSetConfComputeGpusReadyState, unsafe.Pointer(args), &args.ret)
 }
@@ -4169,6 +4316,7 @@ func NvmlSystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *NvmlC
 		pKeyRotationThrInfo *NvmlConfComputeSetKeyRotationThresholdInfo_t
 		_0                  [7]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{pKeyRotationThrInfo: pKeyRotationThrInfo}
 	return callStatus(symNvmlSystemSetConfComputeKeyRotationThresholdInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -4198,6 +4346,7 @@ func NvmlSystemGetConfComputeSettings(settings *NvmlSystemConfComputeSettings_t)
 		settings *NvmlSystemConfComputeSettings_t
 		_0       [7]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{settings: settings}
 	return callStatus(symNvmlSystemGetConfComputeSettings, unsafe.Pointer(args), &args.ret)
 }
@@ -4225,6 +4374,7 @@ func NvmlSystemGetConfComputeSettings_v2(settings *NvmlSystemConfComputeSettings
 		settings *NvmlSystemConfComputeSettings_v2_t
 		_0       [7]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{settings: settings}
 	return callStatus(symNvmlSystemGetConfComputeSettings_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4253,6 +4403,7 @@ func NvmlDeviceGetGspFirmwareVersion(device NvmlDevice_t, version *byte) error {
 		version *byte
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, version: version}
 	return callStatus(symNvmlDeviceGetGspFirmwareVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -4280,6 +4431,7 @@ func NvmlDeviceGetGspFirmwareMode(device NvmlDevice_t, isEnabled *uint32, defaul
 		defaultMode *uint32
 		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, isEnabled: isEnabled, defaultMode: defaultMode}
 	return callStatus(symNvmlDeviceGetGspFirmwareMode, unsafe.Pointer(args), &args.ret)
 }
@@ -4308,6 +4460,7 @@ func NvmlDeviceGetSramEccErrorStatus(device NvmlDevice_t, status_ *NvmlEccSramEr
 		status_ *NvmlEccSramErrorStatus_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, status_: status_}
 	return callStatus(symNvmlDeviceGetSramEccErrorStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -4340,6 +4493,7 @@ func NvmlDeviceSetPowerManagementLimit_v2(device NvmlDevice_t, powerValue *NvmlP
 		powerValue *NvmlPowerValue_v2_t
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, powerValue: powerValue}
 	return callStatus(symNvmlDeviceSetPowerManagementLimit_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4375,6 +4529,7 @@ func NvmlDeviceGetRetiredPages(device NvmlDevice_t, cause NvmlPageRetirementCaus
 		addresses *uint64
 		_1        [4]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, cause: cause, pageCount: pageCount, addresses: addresses}
 	return callStatus(symNvmlDeviceGetRetiredPages, unsafe.Pointer(args), &args.ret)
 }
@@ -4411,6 +4566,7 @@ func NvmlDeviceGetRetiredPages_v2(device NvmlDevice_t, cause NvmlPageRetirementC
 		timestamps *uint64
 		_1         [3]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, cause: cause, pageCount: pageCount, addresses: addresses, timestamps: timestamps}
 	return callStatus(symNvmlDeviceGetRetiredPages_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4437,6 +4593,7 @@ func NvmlDeviceGetRetiredPagesPendingStatus(device NvmlDevice_t, isPending *Nvml
 		isPending *NvmlEnableState_t
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, isPending: isPending}
 	return callStatus(symNvmlDeviceGetRetiredPagesPendingStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -4472,6 +4629,7 @@ func NvmlDeviceGetRemappedRows(device NvmlDevice_t, corrRows *uint32, uncRows *u
 		failureOccurred *uint32
 		_0              [3]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, corrRows: corrRows, uncRows: uncRows, isPending: isPending, failureOccurred: failureOccurred}
 	return callStatus(symNvmlDeviceGetRemappedRows, unsafe.Pointer(args), &args.ret)
 }
@@ -4496,6 +4654,7 @@ func NvmlDeviceGetRowRemapperHistogram(device NvmlDevice_t, values *NvmlRowRemap
 		values *NvmlRowRemapperHistogramValues_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, values: values}
 	return callStatus(symNvmlDeviceGetRowRemapperHistogram, unsafe.Pointer(args), &args.ret)
 }
@@ -4517,6 +4676,7 @@ func NvmlDeviceGetArchitecture(device NvmlDevice_t, arch *NvmlDeviceArchitecture
 		arch   *NvmlDeviceArchitecture_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, arch: arch}
 	return callStatus(symNvmlDeviceGetArchitecture, unsafe.Pointer(args), &args.ret)
 }
@@ -4544,6 +4704,7 @@ func NvmlDeviceGetClkMonStatus(device NvmlDevice_t, status_ *NvmlClkMonStatus_t)
 		status_ *NvmlClkMonStatus_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, status_: status_}
 	return callStatus(symNvmlDeviceGetClkMonStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -4580,6 +4741,7 @@ func NvmlDeviceGetProcessUtilization(device NvmlDevice_t, utilization *NvmlProce
 		lastSeenTimeStamp   uint64
 		_0                  [4]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, utilization: utilization, processSamplesCount: processSamplesCount, lastSeenTimeStamp: lastSeenTimeStamp}
 	return callStatus(symNvmlDeviceGetProcessUtilization, unsafe.Pointer(args), &args.ret)
 }
@@ -4615,6 +4777,7 @@ func NvmlDeviceGetProcessesUtilizationInfo(device NvmlDevice_t, procesesUtilInfo
 		procesesUtilInfo *NvmlProcessesUtilizationInfo_t
 		_0               [6]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, procesesUtilInfo: procesesUtilInfo}
 	return callStatus(symNvmlDeviceGetProcessesUtilizationInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -4641,6 +4804,7 @@ func NvmlDeviceGetPlatformInfo(device NvmlDevice_t, platformInfo *NvmlPlatformIn
 		platformInfo *NvmlPlatformInfo_t
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, platformInfo: platformInfo}
 	return callStatus(symNvmlDeviceGetPlatformInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -4667,6 +4831,7 @@ func NvmlDeviceGetPdi(device NvmlDevice_t, pdi *NvmlPdi_t) error {
 		pdi    *NvmlPdi_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pdi: pdi}
 	return callStatus(symNvmlDeviceGetPdi, unsafe.Pointer(args), &args.ret)
 }
@@ -4696,6 +4861,7 @@ func NvmlDeviceSetHostname_v1(device NvmlDevice_t, hostname *NvmlHostname_v1_t) 
 		hostname *NvmlHostname_v1_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, hostname: hostname}
 	return callStatus(symNvmlDeviceSetHostname_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4724,6 +4890,7 @@ func NvmlDeviceGetHostname_v1(device NvmlDevice_t, hostname *NvmlHostname_v1_t) 
 		hostname *NvmlHostname_v1_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, hostname: hostname}
 	return callStatus(symNvmlDeviceGetHostname_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4747,6 +4914,7 @@ func NvmlDevicePerfMetricsGetSamples_v1(device NvmlDevice_t, samples *NvmlPerfMe
 		samples *NvmlPerfMetricsSamples_v1_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, samples: samples}
 	return callStatus(symNvmlDevicePerfMetricsGetSamples_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4780,6 +4948,7 @@ func NvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(device NvmlDevice_t, error
 		errorCounts *NvmlEccSramUniqueUncorrectedErrorCounts_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, errorCounts: errorCounts}
 	return callStatus(symNvmlDeviceGetSramUniqueUncorrectedEccErrorCounts, unsafe.Pointer(args), &args.ret)
 }
@@ -4807,6 +4976,7 @@ func NvmlDeviceGetRemappedRows_v2(device NvmlDevice_t, info *NvmlRemappedRowsInf
 		info   *NvmlRemappedRowsInfo_v2_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
 	return callStatus(symNvmlDeviceGetRemappedRows_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4830,6 +5000,7 @@ func NvmlDeviceGetBankRemapperStatus_v1(device NvmlDevice_t, pBankRemapperStatus
 		pBankRemapperStatus *NvmlEccBankRemapperStatus_v1_t
 		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, pBankRemapperStatus: pBankRemapperStatus}
 	return callStatus(symNvmlDeviceGetBankRemapperStatus_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -4853,6 +5024,7 @@ func NvmlDeviceGetCount(deviceCount *uint32) error {
 		deviceCount *uint32
 		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{deviceCount: deviceCount}
 	return callStatus(symNvmlDeviceGetCount, unsafe.Pointer(args), &args.ret)
 }
@@ -4892,6 +5064,7 @@ func NvmlDeviceGetHandleByIndex(index uint32, device *NvmlDevice_t) error {
 		device *NvmlDevice_t
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{index: index, device: device}
 	return callStatus(symNvmlDeviceGetHandleByIndex, unsafe.Pointer(args), &args.ret)
 }
@@ -4926,6 +5099,7 @@ func NvmlDeviceGetHandleByPciBusId(pciBusId *byte, device *NvmlDevice_t) error {
 		device   *NvmlDevice_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{pciBusId: pciBusId, device: device}
 	return callStatus(symNvmlDeviceGetHandleByPciBusId, unsafe.Pointer(args), &args.ret)
 }
@@ -4949,6 +5123,7 @@ func NvmlDeviceGetPciInfo(device NvmlDevice_t, pci *NvmlPciInfo_t) error {
 		pci    *NvmlPciInfo_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pci: pci}
 	return callStatus(symNvmlDeviceGetPciInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -4966,6 +5141,7 @@ func NvmlDeviceGetPciInfo_v2(device NvmlDevice_t, pci *NvmlPciInfo_t) error {
 		pci    *NvmlPciInfo_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pci: pci}
 	return callStatus(symNvmlDeviceGetPciInfo_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -4992,6 +5168,7 @@ func NvmlDeviceGetAttributes(device NvmlDevice_t, attributes *NvmlDeviceAttribut
 		attributes *NvmlDeviceAttributes_t
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, attributes: attributes}
 	return callStatus(symNvmlDeviceGetAttributes, unsafe.Pointer(args), &args.ret)
 }
@@ -5033,6 +5210,7 @@ func NvmlDeviceGetComputeRunningProcesses(device NvmlDevice_t, infoCount *uint32
 		infos     *NvmlProcessInfo_v1_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetComputeRunningProcesses, unsafe.Pointer(args), &args.ret)
 }
@@ -5052,6 +5230,7 @@ func NvmlDeviceGetComputeRunningProcesses_v2(device NvmlDevice_t, infoCount *uin
 		infos     *NvmlProcessInfo_v2_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetComputeRunningProcesses_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5087,6 +5266,7 @@ func NvmlDeviceGetGraphicsRunningProcesses(device NvmlDevice_t, infoCount *uint3
 		infos     *NvmlProcessInfo_v1_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetGraphicsRunningProcesses, unsafe.Pointer(args), &args.ret)
 }
@@ -5106,6 +5286,7 @@ func NvmlDeviceGetGraphicsRunningProcesses_v2(device NvmlDevice_t, infoCount *ui
 		infos     *NvmlProcessInfo_v2_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetGraphicsRunningProcesses_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5139,6 +5320,7 @@ func NvmlDeviceGetMPSComputeRunningProcesses(device NvmlDevice_t, infoCount *uin
 		infos     *NvmlProcessInfo_v1_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetMPSComputeRunningProcesses, unsafe.Pointer(args), &args.ret)
 }
@@ -5158,6 +5340,7 @@ func NvmlDeviceGetMPSComputeRunningProcesses_v2(device NvmlDevice_t, infoCount *
 		infos     *NvmlProcessInfo_v2_t
 		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
 	return callStatus(symNvmlDeviceGetMPSComputeRunningProcesses_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -5188,6 +5371,7 @@ func NvmlDeviceGetDriverModel(device NvmlDevice_t, current *NvmlDriverModel_t, p
 		pending *NvmlDriverModel_t
 		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
 	return callStatus(symNvmlDeviceGetDriverModel, unsafe.Pointer(args), &args.ret)
 }

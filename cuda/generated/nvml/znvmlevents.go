@@ -21,6 +21,7 @@ func NvmlEventSetCreate(set *NvmlEventSet_t) error {
 		set *NvmlEventSet_t
 		_0  [7]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{set: set}
 	return callStatus(symNvmlEventSetCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -54,6 +55,7 @@ func NvmlDeviceRegisterEvents(device NvmlDevice_t, eventTypes uint64, set NvmlEv
 		set        NvmlEventSet_t
 		_0         [5]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, eventTypes: eventTypes, set: set}
 	return callStatus(symNvmlDeviceRegisterEvents, unsafe.Pointer(args), &args.ret)
 }
@@ -78,6 +80,7 @@ func NvmlDeviceGetSupportedEventTypes(device NvmlDevice_t, eventTypes *uint64) e
 		eventTypes *uint64
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, eventTypes: eventTypes}
 	return callStatus(symNvmlDeviceGetSupportedEventTypes, unsafe.Pointer(args), &args.ret)
 }
@@ -97,6 +100,7 @@ func NvmlEventSetWait_v2(set NvmlEventSet_t, data *NvmlEventData_t, timeoutms ui
 		_0        [4]byte
 		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{set: set, data: data, timeoutms: timeoutms}
 	return callStatus(symNvmlEventSetWait_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -131,6 +135,7 @@ func NvmlEventSetRegisterGpuOperationalEvents_v1(eventSet NvmlEventSet_t, config
 		config   *NvmlGpuOperationalEventConfig_v1_t
 		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{eventSet: eventSet, config: config}
 	return callStatus(symNvmlEventSetRegisterGpuOperationalEvents_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -166,6 +171,7 @@ func NvmlEventSetWait_v3(set NvmlEventSet_t, params *NvmlEventSetWait_v3_t) erro
 		params *NvmlEventSetWait_v3_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
 	return callStatus(symNvmlEventSetWait_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -196,6 +202,7 @@ func NvmlEventSetGetContextCount_v1(set NvmlEventSet_t, params *NvmlEventSetGetC
 		params *NvmlEventSetGetContextCount_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
 	return callStatus(symNvmlEventSetGetContextCount_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -230,6 +237,7 @@ func NvmlEventSetGetContextInfo_v1(set NvmlEventSet_t, params *NvmlEventSetGetCo
 		params *NvmlEventSetGetContextInfo_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
 	return callStatus(symNvmlEventSetGetContextInfo_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -267,6 +275,7 @@ func NvmlEventSetGetContextData_v1(set NvmlEventSet_t, params *NvmlEventSetGetCo
 		params *NvmlEventSetGetContextData_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
 	return callStatus(symNvmlEventSetGetContextData_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -300,6 +309,7 @@ func NvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(set NvmlEventSet_t, p
 		params *NvmlEventSetGetGpuOperationalEventContextLegacyXid_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
 	return callStatus(symNvmlEventSetGetGpuOperationalEventContextLegacyXid_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -321,6 +331,7 @@ func NvmlEventSetFree(set NvmlEventSet_t) error {
 		set NvmlEventSet_t
 		_0  [7]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{set: set}
 	return callStatus(symNvmlEventSetFree, unsafe.Pointer(args), &args.ret)
 }
@@ -346,6 +357,7 @@ func NvmlSystemEventSetCreate(request *NvmlSystemEventSetCreateRequest_t) error 
 		request *NvmlSystemEventSetCreateRequest_t
 		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{request: request}
 	return callStatus(symNvmlSystemEventSetCreate, unsafe.Pointer(args), &args.ret)
 }
@@ -370,6 +382,7 @@ func NvmlSystemEventSetFree(request *NvmlSystemEventSetFreeRequest_t) error {
 		request *NvmlSystemEventSetFreeRequest_t
 		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{request: request}
 	return callStatus(symNvmlSystemEventSetFree, unsafe.Pointer(args), &args.ret)
 }
@@ -398,6 +411,7 @@ func NvmlSystemRegisterEvents(request *NvmlSystemRegisterEventRequest_t) error {
 		request *NvmlSystemRegisterEventRequest_t
 		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{request: request}
 	return callStatus(symNvmlSystemRegisterEvents, unsafe.Pointer(args), &args.ret)
 }
@@ -428,6 +442,7 @@ func NvmlSystemEventSetWait(request *NvmlSystemEventSetWaitRequest_t) error {
 		request *NvmlSystemEventSetWaitRequest_t
 		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{request: request}
 	return callStatus(symNvmlSystemEventSetWait, unsafe.Pointer(args), &args.ret)
 }
@@ -470,6 +485,7 @@ func NvmlEventSetWait(set NvmlEventSet_t, data *NvmlEventData_t, timeoutms uint3
 		_0        [4]byte
 		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{set: set, data: data, timeoutms: timeoutms}
 	return callStatus(symNvmlEventSetWait, unsafe.Pointer(args), &args.ret)
 }

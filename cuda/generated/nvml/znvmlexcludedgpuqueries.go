@@ -38,6 +38,7 @@ func NvmlGetExcludedDeviceCount(deviceCount *uint32) error {
 		deviceCount *uint32
 		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{deviceCount: deviceCount}
 	return callStatus(symNvmlGetExcludedDeviceCount, unsafe.Pointer(args), &args.ret)
 }
@@ -80,6 +81,7 @@ func NvmlGetExcludedDeviceInfoByIndex(index uint32, info *NvmlExcludedDeviceInfo
 		info  *NvmlExcludedDeviceInfo_t
 		_1    [6]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{index: index, info: info}
 	return callStatus(symNvmlGetExcludedDeviceInfoByIndex, unsafe.Pointer(args), &args.ret)
 }

@@ -32,6 +32,7 @@ func NvmlDeviceGetFieldValues(device NvmlDevice_t, valuesCount int32, values *Nv
 		values      *NvmlFieldValue_t
 		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, valuesCount: valuesCount, values: values}
 	return callStatus(symNvmlDeviceGetFieldValues, unsafe.Pointer(args), &args.ret)
 }
@@ -58,6 +59,7 @@ func NvmlDeviceClearFieldValues(device NvmlDevice_t, valuesCount int32, values *
 		values      *NvmlFieldValue_t
 		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, valuesCount: valuesCount, values: values}
 	return callStatus(symNvmlDeviceClearFieldValues, unsafe.Pointer(args), &args.ret)
 }

@@ -23,6 +23,7 @@ func NvmlGpmMetricsGet(metricsGet *NvmlGpmMetricsGet_t) error {
 		metricsGet *NvmlGpmMetricsGet_t
 		_0         [7]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{metricsGet: metricsGet}
 	return callStatus(symNvmlGpmMetricsGet, unsafe.Pointer(args), &args.ret)
 }
@@ -44,6 +45,7 @@ func NvmlGpmSampleFree(gpmSample NvmlGpmSample_t) error {
 		gpmSample NvmlGpmSample_t
 		_0        [7]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{gpmSample: gpmSample}
 	return callStatus(symNvmlGpmSampleFree, unsafe.Pointer(args), &args.ret)
 }
@@ -68,6 +70,7 @@ func NvmlGpmSampleAlloc(gpmSample *NvmlGpmSample_t) error {
 		gpmSample *NvmlGpmSample_t
 		_0        [7]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{gpmSample: gpmSample}
 	return callStatus(symNvmlGpmSampleAlloc, unsafe.Pointer(args), &args.ret)
 }
@@ -89,6 +92,7 @@ func NvmlGpmSampleGet(device NvmlDevice_t, gpmSample NvmlGpmSample_t) error {
 		gpmSample NvmlGpmSample_t
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, gpmSample: gpmSample}
 	return callStatus(symNvmlGpmSampleGet, unsafe.Pointer(args), &args.ret)
 }
@@ -113,6 +117,7 @@ func NvmlGpmMigSampleGet(device NvmlDevice_t, gpuInstanceId uint32, gpmSample Nv
 		gpmSample     NvmlGpmSample_t
 		_1            [5]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{device: device, gpuInstanceId: gpuInstanceId, gpmSample: gpmSample}
 	return callStatus(symNvmlGpmMigSampleGet, unsafe.Pointer(args), &args.ret)
 }
@@ -137,6 +142,7 @@ func NvmlGpmQueryDeviceSupport(device NvmlDevice_t, gpmSupport *NvmlGpmSupport_t
 		gpmSupport *NvmlGpmSupport_t
 		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, gpmSupport: gpmSupport}
 	return callStatus(symNvmlGpmQueryDeviceSupport, unsafe.Pointer(args), &args.ret)
 }
@@ -161,6 +167,7 @@ func NvmlGpmQueryIfStreamingEnabled(device NvmlDevice_t, state *uint32) error {
 		state  *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, state: state}
 	return callStatus(symNvmlGpmQueryIfStreamingEnabled, unsafe.Pointer(args), &args.ret)
 }
@@ -186,6 +193,7 @@ func NvmlGpmSetStreamingEnabled(device NvmlDevice_t, state uint32) error {
 		_0     [4]byte
 		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, state: state}
 	return callStatus(symNvmlGpmSetStreamingEnabled, unsafe.Pointer(args), &args.ret)
 }

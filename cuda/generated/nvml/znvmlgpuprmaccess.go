@@ -24,6 +24,7 @@ func NvmlDeviceReadWritePRM_v1(device NvmlDevice_t, buffer *NvmlPRMTLV_v1_t) err
 		buffer *NvmlPRMTLV_v1_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, buffer: buffer}
 	return callStatus(symNvmlDeviceReadWritePRM_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -50,6 +51,7 @@ func NvmlDeviceReadPRMCounters_v1(device NvmlDevice_t, counterList *NvmlPRMCount
 		counterList *NvmlPRMCounterList_v1_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, counterList: counterList}
 	return callStatus(symNvmlDeviceReadPRMCounters_v1, unsafe.Pointer(args), &args.ret)
 }

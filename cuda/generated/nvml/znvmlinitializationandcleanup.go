@@ -17,6 +17,7 @@ func NvmlInit_v2() error {
 	args := &struct {
 		_0  [8]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{}
 	return callStatus(symNvmlInit_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -49,6 +50,7 @@ func NvmlInitWithFlags(flags uint32) error {
 		_0    [4]byte
 		_1    [7]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{flags: flags}
 	return callStatus(symNvmlInitWithFlags, unsafe.Pointer(args), &args.ret)
 }
@@ -74,6 +76,7 @@ func NvmlShutdown() error {
 	args := &struct {
 		_0  [8]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{}
 	return callStatus(symNvmlShutdown, unsafe.Pointer(args), &args.ret)
 }
@@ -106,6 +109,7 @@ func NvmlInit() error {
 	args := &struct {
 		_0  [8]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{}
 	return callStatus(symNvmlInit, unsafe.Pointer(args), &args.ret)
 }

@@ -34,6 +34,7 @@ func NvmlDeviceSetMigMode(device NvmlDevice_t, mode uint32, activationStatus *Nv
 		activationStatus *NvmlReturn_t
 		_1               [5]uint64
 		ret              NvmlReturn_t
+		_2               [4]byte
 	}{device: device, mode: mode, activationStatus: activationStatus}
 	return callStatus(symNvmlDeviceSetMigMode, unsafe.Pointer(args), &args.ret)
 }
@@ -62,6 +63,7 @@ func NvmlDeviceGetMigMode(device NvmlDevice_t, currentMode *uint32, pendingMode 
 		pendingMode *uint32
 		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, currentMode: currentMode, pendingMode: pendingMode}
 	return callStatus(symNvmlDeviceGetMigMode, unsafe.Pointer(args), &args.ret)
 }
@@ -94,6 +96,7 @@ func NvmlDeviceGetGpuInstanceProfileInfo(device NvmlDevice_t, profile uint32, in
 		info    *NvmlGpuInstanceProfileInfo_t
 		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, profile: profile, info: info}
 	return callStatus(symNvmlDeviceGetGpuInstanceProfileInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -127,6 +130,7 @@ func NvmlDeviceGetGpuInstanceProfileInfoV(device NvmlDevice_t, profile uint32, i
 		info    *NvmlGpuInstanceProfileInfo_v2_t
 		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, profile: profile, info: info}
 	return callStatus(symNvmlDeviceGetGpuInstanceProfileInfoV, unsafe.Pointer(args), &args.ret)
 }
@@ -158,6 +162,7 @@ func NvmlDeviceGetGpuInstanceProfileInfoByIdV(device NvmlDevice_t, profileId uin
 		info      *NvmlGpuInstanceProfileInfo_v2_t
 		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, profileId: profileId, info: info}
 	return callStatus(symNvmlDeviceGetGpuInstanceProfileInfoByIdV, unsafe.Pointer(args), &args.ret)
 }
@@ -179,6 +184,7 @@ func NvmlDeviceGetGpuInstancePossiblePlacements_v2(device NvmlDevice_t, profileI
 		count      *uint32
 		_1         [4]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, profileId: profileId, placements: placements, count: count}
 	return callStatus(symNvmlDeviceGetGpuInstancePossiblePlacements_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -209,6 +215,7 @@ func NvmlDeviceGetGpuInstanceRemainingCapacity(device NvmlDevice_t, profileId ui
 		count     *uint32
 		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, profileId: profileId, count: count}
 	return callStatus(symNvmlDeviceGetGpuInstanceRemainingCapacity, unsafe.Pointer(args), &args.ret)
 }
@@ -242,6 +249,7 @@ func NvmlDeviceCreateGpuInstance(device NvmlDevice_t, profileId uint32, gpuInsta
 		gpuInstance *NvmlGpuInstance_t
 		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, profileId: profileId, gpuInstance: gpuInstance}
 	return callStatus(symNvmlDeviceCreateGpuInstance, unsafe.Pointer(args), &args.ret)
 }
@@ -276,6 +284,7 @@ func NvmlDeviceCreateGpuInstanceWithPlacement(device NvmlDevice_t, profileId uin
 		gpuInstance *NvmlGpuInstance_t
 		_1          [4]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, profileId: profileId, placement: placement, gpuInstance: gpuInstance}
 	return callStatus(symNvmlDeviceCreateGpuInstanceWithPlacement, unsafe.Pointer(args), &args.ret)
 }
@@ -303,6 +312,7 @@ func NvmlGpuInstanceDestroy(gpuInstance NvmlGpuInstance_t) error {
 		gpuInstance NvmlGpuInstance_t
 		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{gpuInstance: gpuInstance}
 	return callStatus(symNvmlGpuInstanceDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -337,6 +347,7 @@ func NvmlDeviceGetGpuInstances(device NvmlDevice_t, profileId uint32, gpuInstanc
 		count        *uint32
 		_1           [4]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{device: device, profileId: profileId, gpuInstances: gpuInstances, count: count}
 	return callStatus(symNvmlDeviceGetGpuInstances, unsafe.Pointer(args), &args.ret)
 }
@@ -369,6 +380,7 @@ func NvmlDeviceGetGpuInstanceById(device NvmlDevice_t, id uint32, gpuInstance *N
 		gpuInstance *NvmlGpuInstance_t
 		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, id: id, gpuInstance: gpuInstance}
 	return callStatus(symNvmlDeviceGetGpuInstanceById, unsafe.Pointer(args), &args.ret)
 }
@@ -393,6 +405,7 @@ func NvmlGpuInstanceGetInfo(gpuInstance NvmlGpuInstance_t, info *NvmlGpuInstance
 		info        *NvmlGpuInstanceInfo_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{gpuInstance: gpuInstance, info: info}
 	return callStatus(symNvmlGpuInstanceGetInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -429,6 +442,7 @@ func NvmlGpuInstanceGetComputeInstanceProfileInfo(gpuInstance NvmlGpuInstance_t,
 		info        *NvmlComputeInstanceProfileInfo_t
 		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{gpuInstance: gpuInstance, profile: profile, engProfile: engProfile, info: info}
 	return callStatus(symNvmlGpuInstanceGetComputeInstanceProfileInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -466,6 +480,7 @@ func NvmlGpuInstanceGetComputeInstanceProfileInfoV(gpuInstance NvmlGpuInstance_t
 		info        *NvmlComputeInstanceProfileInfo_v2_t
 		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{gpuInstance: gpuInstance, profile: profile, engProfile: engProfile, info: info}
 	return callStatus(symNvmlGpuInstanceGetComputeInstanceProfileInfoV, unsafe.Pointer(args), &args.ret)
 }
@@ -496,6 +511,7 @@ func NvmlGpuInstanceGetComputeInstanceRemainingCapacity(gpuInstance NvmlGpuInsta
 		count       *uint32
 		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, count: count}
 	return callStatus(symNvmlGpuInstanceGetComputeInstanceRemainingCapacity, unsafe.Pointer(args), &args.ret)
 }
@@ -528,6 +544,7 @@ func NvmlGpuInstanceGetComputeInstancePossiblePlacements(gpuInstance NvmlGpuInst
 		count       *uint32
 		_1          [4]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, placements: placements, count: count}
 	return callStatus(symNvmlGpuInstanceGetComputeInstancePossiblePlacements, unsafe.Pointer(args), &args.ret)
 }
@@ -566,6 +583,7 @@ func NvmlGpuInstanceCreateComputeInstance(gpuInstance NvmlGpuInstance_t, profile
 		computeInstance *NvmlComputeInstance_t
 		_1              [5]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, computeInstance: computeInstance}
 	return callStatus(symNvmlGpuInstanceCreateComputeInstance, unsafe.Pointer(args), &args.ret)
 }
@@ -601,6 +619,7 @@ func NvmlGpuInstanceCreateComputeInstanceWithPlacement(gpuInstance NvmlGpuInstan
 		computeInstance *NvmlComputeInstance_t
 		_1              [4]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, placement: placement, computeInstance: computeInstance}
 	return callStatus(symNvmlGpuInstanceCreateComputeInstanceWithPlacement, unsafe.Pointer(args), &args.ret)
 }
@@ -628,6 +647,7 @@ func NvmlComputeInstanceDestroy(computeInstance NvmlComputeInstance_t) error {
 		computeInstance NvmlComputeInstance_t
 		_0              [7]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{computeInstance: computeInstance}
 	return callStatus(symNvmlComputeInstanceDestroy, unsafe.Pointer(args), &args.ret)
 }
@@ -660,6 +680,7 @@ func NvmlGpuInstanceGetComputeInstances(gpuInstance NvmlGpuInstance_t, profileId
 		count            *uint32
 		_1               [4]uint64
 		ret              NvmlReturn_t
+		_2               [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, computeInstances: computeInstances, count: count}
 	return callStatus(symNvmlGpuInstanceGetComputeInstances, unsafe.Pointer(args), &args.ret)
 }
@@ -692,6 +713,7 @@ func NvmlGpuInstanceGetComputeInstanceById(gpuInstance NvmlGpuInstance_t, id uin
 		computeInstance *NvmlComputeInstance_t
 		_1              [5]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{gpuInstance: gpuInstance, id: id, computeInstance: computeInstance}
 	return callStatus(symNvmlGpuInstanceGetComputeInstanceById, unsafe.Pointer(args), &args.ret)
 }
@@ -709,6 +731,7 @@ func NvmlComputeInstanceGetInfo_v2(computeInstance NvmlComputeInstance_t, info *
 		info            *NvmlComputeInstanceInfo_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{computeInstance: computeInstance, info: info}
 	return callStatus(symNvmlComputeInstanceGetInfo_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -734,6 +757,7 @@ func NvmlDeviceIsMigDeviceHandle(device NvmlDevice_t, isMigDevice *uint32) error
 		isMigDevice *uint32
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, isMigDevice: isMigDevice}
 	return callStatus(symNvmlDeviceIsMigDeviceHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -760,6 +784,7 @@ func NvmlDeviceGetGpuInstanceId(device NvmlDevice_t, id *uint32) error {
 		id     *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, id: id}
 	return callStatus(symNvmlDeviceGetGpuInstanceId, unsafe.Pointer(args), &args.ret)
 }
@@ -786,6 +811,7 @@ func NvmlDeviceGetComputeInstanceId(device NvmlDevice_t, id *uint32) error {
 		id     *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, id: id}
 	return callStatus(symNvmlDeviceGetComputeInstanceId, unsafe.Pointer(args), &args.ret)
 }
@@ -809,6 +835,7 @@ func NvmlDeviceGetMaxMigDeviceCount(device NvmlDevice_t, count *uint32) error {
 		count  *uint32
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, count: count}
 	return callStatus(symNvmlDeviceGetMaxMigDeviceCount, unsafe.Pointer(args), &args.ret)
 }
@@ -843,6 +870,7 @@ func NvmlDeviceGetMigDeviceHandleByIndex(device NvmlDevice_t, index uint32, migD
 		migDevice *NvmlDevice_t
 		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, index: index, migDevice: migDevice}
 	return callStatus(symNvmlDeviceGetMigDeviceHandleByIndex, unsafe.Pointer(args), &args.ret)
 }
@@ -867,6 +895,7 @@ func NvmlDeviceGetDeviceHandleFromMigDeviceHandle(migDevice NvmlDevice_t, device
 		device    *NvmlDevice_t
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{migDevice: migDevice, device: device}
 	return callStatus(symNvmlDeviceGetDeviceHandleFromMigDeviceHandle, unsafe.Pointer(args), &args.ret)
 }
@@ -891,6 +920,7 @@ func NvmlComputeInstanceGetInfo(computeInstance NvmlComputeInstance_t, info *Nvm
 		info            *NvmlComputeInstanceInfo_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{computeInstance: computeInstance, info: info}
 	return callStatus(symNvmlComputeInstanceGetInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -924,6 +954,7 @@ func NvmlDeviceGetGpuInstancePossiblePlacements(device NvmlDevice_t, profileId u
 		count      *uint32
 		_1         [4]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, profileId: profileId, placements: placements, count: count}
 	return callStatus(symNvmlDeviceGetGpuInstancePossiblePlacements, unsafe.Pointer(args), &args.ret)
 }

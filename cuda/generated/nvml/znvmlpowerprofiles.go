@@ -28,6 +28,7 @@ func NvmlDeviceWorkloadPowerProfileGetProfilesInfo(device NvmlDevice_t, profiles
 		profilesInfo *NvmlWorkloadPowerProfileProfilesInfo_t
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, profilesInfo: profilesInfo}
 	return callStatus(symNvmlDeviceWorkloadPowerProfileGetProfilesInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -56,6 +57,7 @@ func NvmlDeviceWorkloadPowerProfileGetCurrentProfiles(device NvmlDevice_t, curre
 		currentProfiles *NvmlWorkloadPowerProfileCurrentProfiles_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, currentProfiles: currentProfiles}
 	return callStatus(symNvmlDeviceWorkloadPowerProfileGetCurrentProfiles, unsafe.Pointer(args), &args.ret)
 }
@@ -85,6 +87,7 @@ func NvmlDeviceWorkloadPowerProfileSetRequestedProfiles(device NvmlDevice_t, req
 		requestedProfiles *NvmlWorkloadPowerProfileRequestedProfiles_t
 		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{device: device, requestedProfiles: requestedProfiles}
 	return callStatus(symNvmlDeviceWorkloadPowerProfileSetRequestedProfiles, unsafe.Pointer(args), &args.ret)
 }
@@ -114,6 +117,7 @@ func NvmlDeviceWorkloadPowerProfileClearRequestedProfiles(device NvmlDevice_t, r
 		requestedProfiles *NvmlWorkloadPowerProfileRequestedProfiles_t
 		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{device: device, requestedProfiles: requestedProfiles}
 	return callStatus(symNvmlDeviceWorkloadPowerProfileClearRequestedProfiles, unsafe.Pointer(args), &args.ret)
 }
@@ -143,6 +147,7 @@ func NvmlDeviceWorkloadPowerProfileUpdateProfiles_v1(device NvmlDevice_t, update
 		updateProfiles *NvmlWorkloadPowerProfileUpdateProfiles_v1_t
 		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, updateProfiles: updateProfiles}
 	return callStatus(symNvmlDeviceWorkloadPowerProfileUpdateProfiles_v1, unsafe.Pointer(args), &args.ret)
 }

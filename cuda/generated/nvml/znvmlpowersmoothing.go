@@ -27,6 +27,7 @@ func NvmlDevicePowerSmoothingActivatePresetProfile(device NvmlDevice_t, profile 
 		profile *NvmlPowerSmoothingProfile_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, profile: profile}
 	return callStatus(symNvmlDevicePowerSmoothingActivatePresetProfile, unsafe.Pointer(args), &args.ret)
 }
@@ -54,6 +55,7 @@ func NvmlDevicePowerSmoothingUpdatePresetProfileParam(device NvmlDevice_t, profi
 		profile *NvmlPowerSmoothingProfile_t
 		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, profile: profile}
 	return callStatus(symNvmlDevicePowerSmoothingUpdatePresetProfileParam, unsafe.Pointer(args), &args.ret)
 }
@@ -80,6 +82,7 @@ func NvmlDevicePowerSmoothingSetState(device NvmlDevice_t, state *NvmlPowerSmoot
 		state  *NvmlPowerSmoothingState_t
 		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, state: state}
 	return callStatus(symNvmlDevicePowerSmoothingSetState, unsafe.Pointer(args), &args.ret)
 }

@@ -28,6 +28,7 @@ func NvmlSystemGetDriverVersion(version *byte, length uint32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{version: version, length: length}
 	return callStatus(symNvmlSystemGetDriverVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -56,6 +57,7 @@ func NvmlSystemGetNVMLVersion(version *byte, length uint32) error {
 		_0      [4]byte
 		_1      [6]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{version: version, length: length}
 	return callStatus(symNvmlSystemGetNVMLVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -88,6 +90,7 @@ func NvmlSystemGetCudaDriverVersion(cudaDriverVersion *int32) error {
 		cudaDriverVersion *int32
 		_0                [7]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{cudaDriverVersion: cudaDriverVersion}
 	return callStatus(symNvmlSystemGetCudaDriverVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -120,6 +123,7 @@ func NvmlSystemGetCudaDriverVersion_v2(cudaDriverVersion *int32) error {
 		cudaDriverVersion *int32
 		_0                [7]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{cudaDriverVersion: cudaDriverVersion}
 	return callStatus(symNvmlSystemGetCudaDriverVersion_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -150,6 +154,7 @@ func NvmlSystemGetProcessName(pid uint32, name *byte, length uint32) error {
 		_1     [4]byte
 		_2     [5]uint64
 		ret    NvmlReturn_t
+		_3     [4]byte
 	}{pid: pid, name: name, length: length}
 	return callStatus(symNvmlSystemGetProcessName, unsafe.Pointer(args), &args.ret)
 }
@@ -176,6 +181,7 @@ func NvmlSystemGetHicVersion(hwbcCount *uint32, hwbcEntries *NvmlHwbcEntry_t) er
 		hwbcEntries *NvmlHwbcEntry_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{hwbcCount: hwbcCount, hwbcEntries: hwbcEntries}
 	return callStatus(symNvmlSystemGetHicVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -205,6 +211,7 @@ func NvmlSystemGetTopologyGpuSet(cpuNumber uint32, count *uint32, deviceArray *N
 		deviceArray *NvmlDevice_t
 		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{cpuNumber: cpuNumber, count: count, deviceArray: deviceArray}
 	return callStatus(symNvmlSystemGetTopologyGpuSet, unsafe.Pointer(args), &args.ret)
 }
@@ -231,6 +238,7 @@ func NvmlSystemGetDriverBranch(branchInfo *NvmlSystemDriverBranchInfo_t, length 
 		_0         [4]byte
 		_1         [6]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{branchInfo: branchInfo, length: length}
 	return callStatus(symNvmlSystemGetDriverBranch, unsafe.Pointer(args), &args.ret)
 }
@@ -265,6 +273,7 @@ func NvmlSystemGetCPER_v1(cper *NvmlGetCPER_v1_t) error {
 		cper *NvmlGetCPER_v1_t
 		_0   [7]uint64
 		ret  NvmlReturn_t
+		_1   [4]byte
 	}{cper: cper}
 	return callStatus(symNvmlSystemGetCPER_v1, unsafe.Pointer(args), &args.ret)
 }

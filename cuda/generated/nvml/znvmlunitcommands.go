@@ -31,6 +31,7 @@ func NvmlUnitSetLedState(unit NvmlUnit_t, color NvmlLedColor_t) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{unit: unit, color: color}
 	return callStatus(symNvmlUnitSetLedState, unsafe.Pointer(args), &args.ret)
 }

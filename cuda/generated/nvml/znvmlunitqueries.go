@@ -21,6 +21,7 @@ func NvmlUnitGetCount(unitCount *uint32) error {
 		unitCount *uint32
 		_0        [7]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{unitCount: unitCount}
 	return callStatus(symNvmlUnitGetCount, unsafe.Pointer(args), &args.ret)
 }
@@ -48,6 +49,7 @@ func NvmlUnitGetHandleByIndex(index uint32, unit *NvmlUnit_t) error {
 		unit  *NvmlUnit_t
 		_1    [6]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{index: index, unit: unit}
 	return callStatus(symNvmlUnitGetHandleByIndex, unsafe.Pointer(args), &args.ret)
 }
@@ -69,6 +71,7 @@ func NvmlUnitGetUnitInfo(unit NvmlUnit_t, info *NvmlUnitInfo_t) error {
 		info *NvmlUnitInfo_t
 		_0   [6]uint64
 		ret  NvmlReturn_t
+		_1   [4]byte
 	}{unit: unit, info: info}
 	return callStatus(symNvmlUnitGetUnitInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -95,6 +98,7 @@ func NvmlUnitGetLedState(unit NvmlUnit_t, state *NvmlLedState_t) error {
 		state *NvmlLedState_t
 		_0    [6]uint64
 		ret   NvmlReturn_t
+		_1    [4]byte
 	}{unit: unit, state: state}
 	return callStatus(symNvmlUnitGetLedState, unsafe.Pointer(args), &args.ret)
 }
@@ -119,6 +123,7 @@ func NvmlUnitGetPsuInfo(unit NvmlUnit_t, psu *NvmlPSUInfo_t) error {
 		psu  *NvmlPSUInfo_t
 		_0   [6]uint64
 		ret  NvmlReturn_t
+		_1   [4]byte
 	}{unit: unit, psu: psu}
 	return callStatus(symNvmlUnitGetPsuInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -146,6 +151,7 @@ func NvmlUnitGetTemperature(unit NvmlUnit_t, type_ uint32, temp *uint32) error {
 		temp  *uint32
 		_1    [5]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{unit: unit, type_: type_, temp: temp}
 	return callStatus(symNvmlUnitGetTemperature, unsafe.Pointer(args), &args.ret)
 }
@@ -170,6 +176,7 @@ func NvmlUnitGetFanSpeedInfo(unit NvmlUnit_t, fanSpeeds *NvmlUnitFanSpeeds_t) er
 		fanSpeeds *NvmlUnitFanSpeeds_t
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{unit: unit, fanSpeeds: fanSpeeds}
 	return callStatus(symNvmlUnitGetFanSpeedInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -196,6 +203,7 @@ func NvmlUnitGetDevices(unit NvmlUnit_t, deviceCount *uint32, devices *NvmlDevic
 		devices     *NvmlDevice_t
 		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{unit: unit, deviceCount: deviceCount, devices: devices}
 	return callStatus(symNvmlUnitGetDevices, unsafe.Pointer(args), &args.ret)
 }

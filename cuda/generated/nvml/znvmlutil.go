@@ -36,6 +36,7 @@ func NvmlDeviceGetVgpuUtilization(device NvmlDevice_t, lastSeenTimeStamp uint64,
 		utilizationSamples       *NvmlVgpuInstanceUtilizationSample_t
 		_0                       [3]uint64
 		ret                      NvmlReturn_t
+		_1                       [4]byte
 	}{device: device, lastSeenTimeStamp: lastSeenTimeStamp, sampleValType: sampleValType, vgpuInstanceSamplesCount: vgpuInstanceSamplesCount, utilizationSamples: utilizationSamples}
 	return callStatus(symNvmlDeviceGetVgpuUtilization, unsafe.Pointer(args), &args.ret)
 }
@@ -68,6 +69,7 @@ func NvmlDeviceGetVgpuInstancesUtilizationInfo(device NvmlDevice_t, vgpuUtilInfo
 		vgpuUtilInfo *NvmlVgpuInstancesUtilizationInfo_t
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, vgpuUtilInfo: vgpuUtilInfo}
 	return callStatus(symNvmlDeviceGetVgpuInstancesUtilizationInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -102,6 +104,7 @@ func NvmlDeviceGetVgpuProcessUtilization(device NvmlDevice_t, lastSeenTimeStamp 
 		utilizationSamples      *NvmlVgpuProcessUtilizationSample_t
 		_0                      [4]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, lastSeenTimeStamp: lastSeenTimeStamp, vgpuProcessSamplesCount: vgpuProcessSamplesCount, utilizationSamples: utilizationSamples}
 	return callStatus(symNvmlDeviceGetVgpuProcessUtilization, unsafe.Pointer(args), &args.ret)
 }
@@ -136,6 +139,7 @@ func NvmlDeviceGetVgpuProcessesUtilizationInfo(device NvmlDevice_t, vgpuProcUtil
 		vgpuProcUtilInfo *NvmlVgpuProcessesUtilizationInfo_t
 		_0               [6]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, vgpuProcUtilInfo: vgpuProcUtilInfo}
 	return callStatus(symNvmlDeviceGetVgpuProcessesUtilizationInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -164,6 +168,7 @@ func NvmlVgpuInstanceGetAccountingMode(vgpuInstance NvmlVgpuInstance_t, mode *Nv
 		mode         *NvmlEnableState_t
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, mode: mode}
 	return callStatus(symNvmlVgpuInstanceGetAccountingMode, unsafe.Pointer(args), &args.ret)
 }
@@ -196,6 +201,7 @@ func NvmlVgpuInstanceGetAccountingPids(vgpuInstance NvmlVgpuInstance_t, count *u
 		pids         *uint32
 		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, count: count, pids: pids}
 	return callStatus(symNvmlVgpuInstanceGetAccountingPids, unsafe.Pointer(args), &args.ret)
 }
@@ -228,6 +234,7 @@ func NvmlVgpuInstanceGetAccountingStats(vgpuInstance NvmlVgpuInstance_t, pid uin
 		stats        *NvmlAccountingStats_t
 		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, pid: pid, stats: stats}
 	return callStatus(symNvmlVgpuInstanceGetAccountingStats, unsafe.Pointer(args), &args.ret)
 }
@@ -255,6 +262,7 @@ func NvmlVgpuInstanceClearAccountingPids(vgpuInstance NvmlVgpuInstance_t) error 
 		_0           [4]byte
 		_1           [7]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance}
 	return callStatus(symNvmlVgpuInstanceClearAccountingPids, unsafe.Pointer(args), &args.ret)
 }
@@ -273,6 +281,7 @@ func NvmlVgpuInstanceGetLicenseInfo_v2(vgpuInstance NvmlVgpuInstance_t, licenseI
 		licenseInfo  *NvmlVgpuLicenseInfo_t
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, licenseInfo: licenseInfo}
 	return callStatus(symNvmlVgpuInstanceGetLicenseInfo_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -301,6 +310,7 @@ func NvmlVgpuInstanceGetLicenseInfo(vgpuInstance NvmlVgpuInstance_t, licenseInfo
 		licenseInfo  *NvmlVgpuLicenseInfo_t
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, licenseInfo: licenseInfo}
 	return callStatus(symNvmlVgpuInstanceGetLicenseInfo, unsafe.Pointer(args), &args.ret)
 }

@@ -25,6 +25,7 @@ func NvmlGetVgpuDriverCapabilities(capability NvmlVgpuDriverCapability_t, capRes
 		capResult  *uint32
 		_1         [6]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{capability: capability, capResult: capResult}
 	return callStatus(symNvmlGetVgpuDriverCapabilities, unsafe.Pointer(args), &args.ret)
 }
@@ -52,6 +53,7 @@ func NvmlDeviceGetVgpuCapabilities(device NvmlDevice_t, capability NvmlDeviceVgp
 		capResult  *uint32
 		_1         [5]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, capability: capability, capResult: capResult}
 	return callStatus(symNvmlDeviceGetVgpuCapabilities, unsafe.Pointer(args), &args.ret)
 }
@@ -79,6 +81,7 @@ func NvmlDeviceGetSupportedVgpus(device NvmlDevice_t, vgpuCount *uint32, vgpuTyp
 		vgpuTypeIds *NvmlVgpuTypeId_t
 		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, vgpuCount: vgpuCount, vgpuTypeIds: vgpuTypeIds}
 	return callStatus(symNvmlDeviceGetSupportedVgpus, unsafe.Pointer(args), &args.ret)
 }
@@ -108,6 +111,7 @@ func NvmlDeviceGetCreatableVgpus(device NvmlDevice_t, vgpuCount *uint32, vgpuTyp
 		vgpuTypeIds *NvmlVgpuTypeId_t
 		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, vgpuCount: vgpuCount, vgpuTypeIds: vgpuTypeIds}
 	return callStatus(symNvmlDeviceGetCreatableVgpus, unsafe.Pointer(args), &args.ret)
 }
@@ -135,6 +139,7 @@ func NvmlVgpuTypeGetClass(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeClass *byte, size
 		size          *uint32
 		_1            [5]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{vgpuTypeId: vgpuTypeId, vgpuTypeClass: vgpuTypeClass, size: size}
 	return callStatus(symNvmlVgpuTypeGetClass, unsafe.Pointer(args), &args.ret)
 }
@@ -162,6 +167,7 @@ func NvmlVgpuTypeGetName(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeName *byte, size *
 		size         *uint32
 		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuTypeId: vgpuTypeId, vgpuTypeName: vgpuTypeName, size: size}
 	return callStatus(symNvmlVgpuTypeGetName, unsafe.Pointer(args), &args.ret)
 }
@@ -188,6 +194,7 @@ func NvmlVgpuTypeGetGpuInstanceProfileId(vgpuTypeId NvmlVgpuTypeId_t, gpuInstanc
 		gpuInstanceProfileId *uint32
 		_1                   [6]uint64
 		ret                  NvmlReturn_t
+		_2                   [4]byte
 	}{vgpuTypeId: vgpuTypeId, gpuInstanceProfileId: gpuInstanceProfileId}
 	return callStatus(symNvmlVgpuTypeGetGpuInstanceProfileId, unsafe.Pointer(args), &args.ret)
 }
@@ -212,6 +219,7 @@ func NvmlVgpuTypeGetDeviceID(vgpuTypeId NvmlVgpuTypeId_t, deviceID *uint64, subs
 		subsystemID *uint64
 		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{vgpuTypeId: vgpuTypeId, deviceID: deviceID, subsystemID: subsystemID}
 	return callStatus(symNvmlVgpuTypeGetDeviceID, unsafe.Pointer(args), &args.ret)
 }
@@ -234,6 +242,7 @@ func NvmlVgpuTypeGetFramebufferSize(vgpuTypeId NvmlVgpuTypeId_t, fbSize *uint64)
 		fbSize     *uint64
 		_1         [6]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{vgpuTypeId: vgpuTypeId, fbSize: fbSize}
 	return callStatus(symNvmlVgpuTypeGetFramebufferSize, unsafe.Pointer(args), &args.ret)
 }
@@ -256,6 +265,7 @@ func NvmlVgpuTypeGetNumDisplayHeads(vgpuTypeId NvmlVgpuTypeId_t, numDisplayHeads
 		numDisplayHeads *uint32
 		_1              [6]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{vgpuTypeId: vgpuTypeId, numDisplayHeads: numDisplayHeads}
 	return callStatus(symNvmlVgpuTypeGetNumDisplayHeads, unsafe.Pointer(args), &args.ret)
 }
@@ -286,6 +296,7 @@ func NvmlVgpuTypeGetResolution(vgpuTypeId NvmlVgpuTypeId_t, displayIndex uint32,
 		ydim         *uint32
 		_2           [4]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuTypeId: vgpuTypeId, displayIndex: displayIndex, xdim: xdim, ydim: ydim}
 	return callStatus(symNvmlVgpuTypeGetResolution, unsafe.Pointer(args), &args.ret)
 }
@@ -316,6 +327,7 @@ func NvmlVgpuTypeGetLicense(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeLicenseString *
 		_1                    [4]byte
 		_2                    [5]uint64
 		ret                   NvmlReturn_t
+		_3                    [4]byte
 	}{vgpuTypeId: vgpuTypeId, vgpuTypeLicenseString: vgpuTypeLicenseString, size: size}
 	return callStatus(symNvmlVgpuTypeGetLicense, unsafe.Pointer(args), &args.ret)
 }
@@ -341,6 +353,7 @@ func NvmlVgpuTypeGetFrameRateLimit(vgpuTypeId NvmlVgpuTypeId_t, frameRateLimit *
 		frameRateLimit *uint32
 		_1             [6]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{vgpuTypeId: vgpuTypeId, frameRateLimit: frameRateLimit}
 	return callStatus(symNvmlVgpuTypeGetFrameRateLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -368,6 +381,7 @@ func NvmlVgpuTypeGetMaxInstances(device NvmlDevice_t, vgpuTypeId NvmlVgpuTypeId_
 		vgpuInstanceCount *uint32
 		_1                [5]uint64
 		ret               NvmlReturn_t
+		_2                [4]byte
 	}{device: device, vgpuTypeId: vgpuTypeId, vgpuInstanceCount: vgpuInstanceCount}
 	return callStatus(symNvmlVgpuTypeGetMaxInstances, unsafe.Pointer(args), &args.ret)
 }
@@ -390,6 +404,7 @@ func NvmlVgpuTypeGetMaxInstancesPerVm(vgpuTypeId NvmlVgpuTypeId_t, vgpuInstanceC
 		vgpuInstanceCountPerVm *uint32
 		_1                     [6]uint64
 		ret                    NvmlReturn_t
+		_2                     [4]byte
 	}{vgpuTypeId: vgpuTypeId, vgpuInstanceCountPerVm: vgpuInstanceCountPerVm}
 	return callStatus(symNvmlVgpuTypeGetMaxInstancesPerVm, unsafe.Pointer(args), &args.ret)
 }
@@ -414,6 +429,7 @@ func NvmlVgpuTypeGetBAR1Info(vgpuTypeId NvmlVgpuTypeId_t, bar1Info *NvmlVgpuType
 		bar1Info   *NvmlVgpuTypeBar1Info_t
 		_1         [6]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{vgpuTypeId: vgpuTypeId, bar1Info: bar1Info}
 	return callStatus(symNvmlVgpuTypeGetBAR1Info, unsafe.Pointer(args), &args.ret)
 }
@@ -444,6 +460,7 @@ func NvmlDeviceGetActiveVgpus(device NvmlDevice_t, vgpuCount *uint32, vgpuInstan
 		vgpuInstances *NvmlVgpuInstance_t
 		_0            [5]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, vgpuCount: vgpuCount, vgpuInstances: vgpuInstances}
 	return callStatus(symNvmlDeviceGetActiveVgpus, unsafe.Pointer(args), &args.ret)
 }
@@ -477,6 +494,7 @@ func NvmlVgpuInstanceGetVmID(vgpuInstance NvmlVgpuInstance_t, vmId *byte, size u
 		vmIdType     *NvmlVgpuVmIdType_t
 		_2           [4]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, vmId: vmId, size: size, vmIdType: vmIdType}
 	return callStatus(symNvmlVgpuInstanceGetVmID, unsafe.Pointer(args), &args.ret)
 }
@@ -506,6 +524,7 @@ func NvmlVgpuInstanceGetUUID(vgpuInstance NvmlVgpuInstance_t, uuid *byte, size u
 		_1           [4]byte
 		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, uuid: uuid, size: size}
 	return callStatus(symNvmlVgpuInstanceGetUUID, unsafe.Pointer(args), &args.ret)
 }
@@ -538,6 +557,7 @@ func NvmlVgpuInstanceGetVmDriverVersion(vgpuInstance NvmlVgpuInstance_t, version
 		_1           [4]byte
 		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, version: version, length: length}
 	return callStatus(symNvmlVgpuInstanceGetVmDriverVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -563,6 +583,7 @@ func NvmlVgpuInstanceGetFbUsage(vgpuInstance NvmlVgpuInstance_t, fbUsage *uint64
 		fbUsage      *uint64
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, fbUsage: fbUsage}
 	return callStatus(symNvmlVgpuInstanceGetFbUsage, unsafe.Pointer(args), &args.ret)
 }
@@ -590,6 +611,7 @@ func NvmlVgpuInstanceGetLicenseStatus(vgpuInstance NvmlVgpuInstance_t, licensed 
 		licensed     *uint32
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, licensed: licensed}
 	return callStatus(symNvmlVgpuInstanceGetLicenseStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -615,6 +637,7 @@ func NvmlVgpuInstanceGetType(vgpuInstance NvmlVgpuInstance_t, vgpuTypeId *NvmlVg
 		vgpuTypeId   *NvmlVgpuTypeId_t
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, vgpuTypeId: vgpuTypeId}
 	return callStatus(symNvmlVgpuInstanceGetType, unsafe.Pointer(args), &args.ret)
 }
@@ -641,6 +664,7 @@ func NvmlVgpuInstanceGetFrameRateLimit(vgpuInstance NvmlVgpuInstance_t, frameRat
 		frameRateLimit *uint32
 		_1             [6]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{vgpuInstance: vgpuInstance, frameRateLimit: frameRateLimit}
 	return callStatus(symNvmlVgpuInstanceGetFrameRateLimit, unsafe.Pointer(args), &args.ret)
 }
@@ -667,6 +691,7 @@ func NvmlVgpuInstanceGetEccMode(vgpuInstance NvmlVgpuInstance_t, eccMode *NvmlEn
 		eccMode      *NvmlEnableState_t
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, eccMode: eccMode}
 	return callStatus(symNvmlVgpuInstanceGetEccMode, unsafe.Pointer(args), &args.ret)
 }
@@ -693,6 +718,7 @@ func NvmlVgpuInstanceGetEncoderCapacity(vgpuInstance NvmlVgpuInstance_t, encoder
 		encoderCapacity *uint32
 		_1              [6]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{vgpuInstance: vgpuInstance, encoderCapacity: encoderCapacity}
 	return callStatus(symNvmlVgpuInstanceGetEncoderCapacity, unsafe.Pointer(args), &args.ret)
 }
@@ -721,6 +747,7 @@ func NvmlVgpuInstanceSetEncoderCapacity(vgpuInstance NvmlVgpuInstance_t, encoder
 		_1              [4]byte
 		_2              [6]uint64
 		ret             NvmlReturn_t
+		_3              [4]byte
 	}{vgpuInstance: vgpuInstance, encoderCapacity: encoderCapacity}
 	return callStatus(symNvmlVgpuInstanceSetEncoderCapacity, unsafe.Pointer(args), &args.ret)
 }
@@ -749,6 +776,7 @@ func NvmlVgpuInstanceGetEncoderStats(vgpuInstance NvmlVgpuInstance_t, sessionCou
 		averageLatency *uint32
 		_1             [4]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{vgpuInstance: vgpuInstance, sessionCount: sessionCount, averageFps: averageFps, averageLatency: averageLatency}
 	return callStatus(symNvmlVgpuInstanceGetEncoderStats, unsafe.Pointer(args), &args.ret)
 }
@@ -777,6 +805,7 @@ func NvmlVgpuInstanceGetEncoderSessions(vgpuInstance NvmlVgpuInstance_t, session
 		sessionInfo  *NvmlEncoderSessionInfo_t
 		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, sessionCount: sessionCount, sessionInfo: sessionInfo}
 	return callStatus(symNvmlVgpuInstanceGetEncoderSessions, unsafe.Pointer(args), &args.ret)
 }
@@ -800,6 +829,7 @@ func NvmlVgpuInstanceGetFBCStats(vgpuInstance NvmlVgpuInstance_t, fbcStats *Nvml
 		fbcStats     *NvmlFBCStats_t
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, fbcStats: fbcStats}
 	return callStatus(symNvmlVgpuInstanceGetFBCStats, unsafe.Pointer(args), &args.ret)
 }
@@ -828,6 +858,7 @@ func NvmlVgpuInstanceGetFBCSessions(vgpuInstance NvmlVgpuInstance_t, sessionCoun
 		sessionInfo  *NvmlFBCSessionInfo_t
 		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, sessionCount: sessionCount, sessionInfo: sessionInfo}
 	return callStatus(symNvmlVgpuInstanceGetFBCSessions, unsafe.Pointer(args), &args.ret)
 }
@@ -851,6 +882,7 @@ func NvmlVgpuInstanceGetGpuInstanceId(vgpuInstance NvmlVgpuInstance_t, gpuInstan
 		gpuInstanceId *uint32
 		_1            [6]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{vgpuInstance: vgpuInstance, gpuInstanceId: gpuInstanceId}
 	return callStatus(symNvmlVgpuInstanceGetGpuInstanceId, unsafe.Pointer(args), &args.ret)
 }
@@ -883,6 +915,7 @@ func NvmlVgpuInstanceGetGpuPciId(vgpuInstance NvmlVgpuInstance_t, vgpuPciId *byt
 		length       *uint32
 		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, vgpuPciId: vgpuPciId, length: length}
 	return callStatus(symNvmlVgpuInstanceGetGpuPciId, unsafe.Pointer(args), &args.ret)
 }
@@ -910,6 +943,7 @@ func NvmlVgpuTypeGetCapabilities(vgpuTypeId NvmlVgpuTypeId_t, capability NvmlVgp
 		capResult  *uint32
 		_2         [5]uint64
 		ret        NvmlReturn_t
+		_3         [4]byte
 	}{vgpuTypeId: vgpuTypeId, capability: capability, capResult: capResult}
 	return callStatus(symNvmlVgpuTypeGetCapabilities, unsafe.Pointer(args), &args.ret)
 }
@@ -940,6 +974,7 @@ func NvmlVgpuInstanceGetMdevUUID(vgpuInstance NvmlVgpuInstance_t, mdevUuid *byte
 		_1           [4]byte
 		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, mdevUuid: mdevUuid, size: size}
 	return callStatus(symNvmlVgpuInstanceGetMdevUUID, unsafe.Pointer(args), &args.ret)
 }
@@ -971,6 +1006,7 @@ func NvmlGpuInstanceGetCreatableVgpus(gpuInstance NvmlGpuInstance_t, pVgpus *Nvm
 		pVgpus      *NvmlVgpuTypeIdInfo_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{gpuInstance: gpuInstance, pVgpus: pVgpus}
 	return callStatus(symNvmlGpuInstanceGetCreatableVgpus, unsafe.Pointer(args), &args.ret)
 }
@@ -995,6 +1031,7 @@ func NvmlVgpuTypeGetMaxInstancesPerGpuInstance(pMaxInstance *NvmlVgpuTypeMaxInst
 		pMaxInstance *NvmlVgpuTypeMaxInstance_t
 		_0           [7]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{pMaxInstance: pMaxInstance}
 	return callStatus(symNvmlVgpuTypeGetMaxInstancesPerGpuInstance, unsafe.Pointer(args), &args.ret)
 }
@@ -1026,6 +1063,7 @@ func NvmlGpuInstanceGetActiveVgpus(gpuInstance NvmlGpuInstance_t, pVgpuInstanceI
 		pVgpuInstanceInfo *NvmlActiveVgpuInstanceInfo_t
 		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{gpuInstance: gpuInstance, pVgpuInstanceInfo: pVgpuInstanceInfo}
 	return callStatus(symNvmlGpuInstanceGetActiveVgpus, unsafe.Pointer(args), &args.ret)
 }
@@ -1059,6 +1097,7 @@ func NvmlGpuInstanceSetVgpuSchedulerState(gpuInstance NvmlGpuInstance_t, pSchedu
 		pScheduler  *NvmlVgpuSchedulerState_t
 		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{gpuInstance: gpuInstance, pScheduler: pScheduler}
 	return callStatus(symNvmlGpuInstanceSetVgpuSchedulerState, unsafe.Pointer(args), &args.ret)
 }
@@ -1091,6 +1130,7 @@ func NvmlGpuInstanceGetVgpuSchedulerState(gpuInstance NvmlGpuInstance_t, pSchedu
 		pSchedulerStateInfo *NvmlVgpuSchedulerStateInfo_t
 		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerStateInfo: pSchedulerStateInfo}
 	return callStatus(symNvmlGpuInstanceGetVgpuSchedulerState, unsafe.Pointer(args), &args.ret)
 }
@@ -1123,6 +1163,7 @@ func NvmlGpuInstanceGetVgpuSchedulerLog(gpuInstance NvmlGpuInstance_t, pSchedule
 		pSchedulerLogInfo *NvmlVgpuSchedulerLogInfo_t
 		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerLogInfo: pSchedulerLogInfo}
 	return callStatus(symNvmlGpuInstanceGetVgpuSchedulerLog, unsafe.Pointer(args), &args.ret)
 }
@@ -1157,6 +1198,7 @@ func NvmlGpuInstanceGetVgpuTypeCreatablePlacements(gpuInstance NvmlGpuInstance_t
 		pCreatablePlacementInfo *NvmlVgpuCreatablePlacementInfo_t
 		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{gpuInstance: gpuInstance, pCreatablePlacementInfo: pCreatablePlacementInfo}
 	return callStatus(symNvmlGpuInstanceGetVgpuTypeCreatablePlacements, unsafe.Pointer(args), &args.ret)
 }
@@ -1187,6 +1229,7 @@ func NvmlGpuInstanceGetVgpuHeterogeneousMode(gpuInstance NvmlGpuInstance_t, pHet
 		pHeterogeneousMode *NvmlVgpuHeterogeneousMode_t
 		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{gpuInstance: gpuInstance, pHeterogeneousMode: pHeterogeneousMode}
 	return callStatus(symNvmlGpuInstanceGetVgpuHeterogeneousMode, unsafe.Pointer(args), &args.ret)
 }
@@ -1217,6 +1260,7 @@ func NvmlGpuInstanceSetVgpuHeterogeneousMode(gpuInstance NvmlGpuInstance_t, pHet
 		pHeterogeneousMode *NvmlVgpuHeterogeneousMode_t
 		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{gpuInstance: gpuInstance, pHeterogeneousMode: pHeterogeneousMode}
 	return callStatus(symNvmlGpuInstanceSetVgpuHeterogeneousMode, unsafe.Pointer(args), &args.ret)
 }
@@ -1243,6 +1287,7 @@ func NvmlDeviceGetVgpuSchedulerState_v2(device NvmlDevice_t, pSchedulerStateInfo
 		pSchedulerStateInfo *NvmlVgpuSchedulerStateInfo_v2_t
 		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, pSchedulerStateInfo: pSchedulerStateInfo}
 	return callStatus(symNvmlDeviceGetVgpuSchedulerState_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1272,6 +1317,7 @@ func NvmlGpuInstanceGetVgpuSchedulerState_v2(gpuInstance NvmlGpuInstance_t, pSch
 		pSchedulerStateInfo *NvmlVgpuSchedulerStateInfo_v2_t
 		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerStateInfo: pSchedulerStateInfo}
 	return callStatus(symNvmlGpuInstanceGetVgpuSchedulerState_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1300,6 +1346,7 @@ func NvmlDeviceGetVgpuSchedulerLog_v2(device NvmlDevice_t, pSchedulerLogInfo *Nv
 		pSchedulerLogInfo *NvmlVgpuSchedulerLogInfo_v2_t
 		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{device: device, pSchedulerLogInfo: pSchedulerLogInfo}
 	return callStatus(symNvmlDeviceGetVgpuSchedulerLog_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1329,6 +1376,7 @@ func NvmlGpuInstanceGetVgpuSchedulerLog_v2(gpuInstance NvmlGpuInstance_t, pSched
 		pSchedulerLogInfo *NvmlVgpuSchedulerLogInfo_v2_t
 		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerLogInfo: pSchedulerLogInfo}
 	return callStatus(symNvmlGpuInstanceGetVgpuSchedulerLog_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1358,6 +1406,7 @@ func NvmlDeviceSetVgpuSchedulerState_v2(device NvmlDevice_t, pSchedulerState *Nv
 		pSchedulerState *NvmlVgpuSchedulerState_v2_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, pSchedulerState: pSchedulerState}
 	return callStatus(symNvmlDeviceSetVgpuSchedulerState_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -1388,6 +1437,7 @@ func NvmlGpuInstanceSetVgpuSchedulerState_v2(gpuInstance NvmlGpuInstance_t, pSch
 		pSchedulerState *NvmlVgpuSchedulerState_v2_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerState: pSchedulerState}
 	return callStatus(symNvmlGpuInstanceSetVgpuSchedulerState_v2, unsafe.Pointer(args), &args.ret)
 }

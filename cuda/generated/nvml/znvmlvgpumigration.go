@@ -34,6 +34,7 @@ func NvmlVgpuInstanceGetMetadata(vgpuInstance NvmlVgpuInstance_t, vgpuMetadata *
 		bufferSize   *uint32
 		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, vgpuMetadata: vgpuMetadata, bufferSize: bufferSize}
 	return callStatus(symNvmlVgpuInstanceGetMetadata, unsafe.Pointer(args), &args.ret)
 }
@@ -65,6 +66,7 @@ func NvmlDeviceGetVgpuMetadata(device NvmlDevice_t, pgpuMetadata *NvmlVgpuPgpuMe
 		bufferSize   *uint32
 		_0           [5]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, pgpuMetadata: pgpuMetadata, bufferSize: bufferSize}
 	return callStatus(symNvmlDeviceGetVgpuMetadata, unsafe.Pointer(args), &args.ret)
 }
@@ -90,6 +92,7 @@ func NvmlGetVgpuCompatibility(vgpuMetadata *NvmlVgpuMetadata_t, pgpuMetadata *Nv
 		compatibilityInfo *NvmlVgpuPgpuCompatibility_t
 		_0                [5]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{vgpuMetadata: vgpuMetadata, pgpuMetadata: pgpuMetadata, compatibilityInfo: compatibilityInfo}
 	return callStatus(symNvmlGetVgpuCompatibility, unsafe.Pointer(args), &args.ret)
 }
@@ -118,6 +121,7 @@ func NvmlDeviceGetPgpuMetadataString(device NvmlDevice_t, pgpuMetadata *byte, bu
 		bufferSize   *uint32
 		_0           [5]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, pgpuMetadata: pgpuMetadata, bufferSize: bufferSize}
 	return callStatus(symNvmlDeviceGetPgpuMetadataString, unsafe.Pointer(args), &args.ret)
 }
@@ -149,6 +153,7 @@ func NvmlDeviceGetVgpuSchedulerLog(device NvmlDevice_t, pSchedulerLog *NvmlVgpuS
 		pSchedulerLog *NvmlVgpuSchedulerLog_t
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, pSchedulerLog: pSchedulerLog}
 	return callStatus(symNvmlDeviceGetVgpuSchedulerLog, unsafe.Pointer(args), &args.ret)
 }
@@ -178,6 +183,7 @@ func NvmlDeviceGetVgpuSchedulerState(device NvmlDevice_t, pSchedulerState *NvmlV
 		pSchedulerState *NvmlVgpuSchedulerGetState_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, pSchedulerState: pSchedulerState}
 	return callStatus(symNvmlDeviceGetVgpuSchedulerState, unsafe.Pointer(args), &args.ret)
 }
@@ -211,6 +217,7 @@ func NvmlDeviceSetVgpuSchedulerState(device NvmlDevice_t, pSchedulerState *NvmlV
 		pSchedulerState *NvmlVgpuSchedulerSetState_t
 		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, pSchedulerState: pSchedulerState}
 	return callStatus(symNvmlDeviceSetVgpuSchedulerState, unsafe.Pointer(args), &args.ret)
 }
@@ -238,6 +245,7 @@ func NvmlDeviceGetVgpuSchedulerCapabilities(device NvmlDevice_t, pCapabilities *
 		pCapabilities *NvmlVgpuSchedulerCapabilities_t
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, pCapabilities: pCapabilities}
 	return callStatus(symNvmlDeviceGetVgpuSchedulerCapabilities, unsafe.Pointer(args), &args.ret)
 }
@@ -262,6 +270,7 @@ func NvmlGetVgpuVersion(supported *NvmlVgpuVersion_t, current *NvmlVgpuVersion_t
 		current   *NvmlVgpuVersion_t
 		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{supported: supported, current: current}
 	return callStatus(symNvmlGetVgpuVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -288,6 +297,7 @@ func NvmlSetVgpuVersion(vgpuVersion *NvmlVgpuVersion_t) error {
 		vgpuVersion *NvmlVgpuVersion_t
 		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{vgpuVersion: vgpuVersion}
 	return callStatus(symNvmlSetVgpuVersion, unsafe.Pointer(args), &args.ret)
 }

@@ -25,6 +25,7 @@ func NvmlDeviceGetVirtualizationMode(device NvmlDevice_t, pVirtualMode *NvmlGpuV
 		pVirtualMode *NvmlGpuVirtualizationMode_t
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, pVirtualMode: pVirtualMode}
 	return callStatus(symNvmlDeviceGetVirtualizationMode, unsafe.Pointer(args), &args.ret)
 }
@@ -51,6 +52,7 @@ func NvmlDeviceGetHostVgpuMode(device NvmlDevice_t, pHostVgpuMode *NvmlHostVgpuM
 		pHostVgpuMode *NvmlHostVgpuMode_t
 		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, pHostVgpuMode: pHostVgpuMode}
 	return callStatus(symNvmlDeviceGetHostVgpuMode, unsafe.Pointer(args), &args.ret)
 }
@@ -79,6 +81,7 @@ func NvmlDeviceSetVirtualizationMode(device NvmlDevice_t, virtualMode NvmlGpuVir
 		_0          [4]byte
 		_1          [6]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, virtualMode: virtualMode}
 	return callStatus(symNvmlDeviceSetVirtualizationMode, unsafe.Pointer(args), &args.ret)
 }
@@ -105,6 +108,7 @@ func NvmlDeviceGetVgpuHeterogeneousMode(device NvmlDevice_t, pHeterogeneousMode 
 		pHeterogeneousMode *NvmlVgpuHeterogeneousMode_t
 		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{device: device, pHeterogeneousMode: pHeterogeneousMode}
 	return callStatus(symNvmlDeviceGetVgpuHeterogeneousMode, unsafe.Pointer(args), &args.ret)
 }
@@ -135,6 +139,7 @@ func NvmlDeviceSetVgpuHeterogeneousMode(device NvmlDevice_t, pHeterogeneousMode 
 		pHeterogeneousMode *NvmlVgpuHeterogeneousMode_t
 		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{device: device, pHeterogeneousMode: pHeterogeneousMode}
 	return callStatus(symNvmlDeviceSetVgpuHeterogeneousMode, unsafe.Pointer(args), &args.ret)
 }
@@ -161,6 +166,7 @@ func NvmlVgpuInstanceGetPlacementId(vgpuInstance NvmlVgpuInstance_t, pPlacement 
 		pPlacement   *NvmlVgpuPlacementId_t
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, pPlacement: pPlacement}
 	return callStatus(symNvmlVgpuInstanceGetPlacementId, unsafe.Pointer(args), &args.ret)
 }
@@ -195,6 +201,7 @@ func NvmlDeviceGetVgpuTypeSupportedPlacements(device NvmlDevice_t, vgpuTypeId Nv
 		pPlacementList *NvmlVgpuPlacementList_t
 		_1             [5]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{device: device, vgpuTypeId: vgpuTypeId, pPlacementList: pPlacementList}
 	return callStatus(symNvmlDeviceGetVgpuTypeSupportedPlacements, unsafe.Pointer(args), &args.ret)
 }
@@ -229,6 +236,7 @@ func NvmlDeviceGetVgpuTypeCreatablePlacements(device NvmlDevice_t, vgpuTypeId Nv
 		pPlacementList *NvmlVgpuPlacementList_t
 		_1             [5]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{device: device, vgpuTypeId: vgpuTypeId, pPlacementList: pPlacementList}
 	return callStatus(symNvmlDeviceGetVgpuTypeCreatablePlacements, unsafe.Pointer(args), &args.ret)
 }
@@ -252,6 +260,7 @@ func NvmlVgpuTypeGetGspHeapSize(vgpuTypeId NvmlVgpuTypeId_t, gspHeapSize *uint64
 		gspHeapSize *uint64
 		_1          [6]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{vgpuTypeId: vgpuTypeId, gspHeapSize: gspHeapSize}
 	return callStatus(symNvmlVgpuTypeGetGspHeapSize, unsafe.Pointer(args), &args.ret)
 }
@@ -275,6 +284,7 @@ func NvmlVgpuTypeGetFbReservation(vgpuTypeId NvmlVgpuTypeId_t, fbReservation *ui
 		fbReservation *uint64
 		_1            [6]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{vgpuTypeId: vgpuTypeId, fbReservation: fbReservation}
 	return callStatus(symNvmlVgpuTypeGetFbReservation, unsafe.Pointer(args), &args.ret)
 }
@@ -304,6 +314,7 @@ func NvmlVgpuInstanceGetRuntimeStateSize(vgpuInstance NvmlVgpuInstance_t, pState
 		pState       *NvmlVgpuRuntimeState_t
 		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, pState: pState}
 	return callStatus(symNvmlVgpuInstanceGetRuntimeStateSize, unsafe.Pointer(args), &args.ret)
 }
@@ -332,6 +343,7 @@ func NvmlDeviceSetVgpuCapabilities(device NvmlDevice_t, capability NvmlDeviceVgp
 		_1         [4]byte
 		_2         [5]uint64
 		ret        NvmlReturn_t
+		_3         [4]byte
 	}{device: device, capability: capability, state: state}
 	return callStatus(symNvmlDeviceSetVgpuCapabilities, unsafe.Pointer(args), &args.ret)
 }
@@ -358,6 +370,7 @@ func NvmlDeviceVgpuForceGspUnload(device NvmlDevice_t) error {
 		device NvmlDevice_t
 		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
 	return callStatus(symNvmlDeviceVgpuForceGspUnload, unsafe.Pointer(args), &args.ret)
 }
@@ -376,6 +389,7 @@ func NvmlDeviceGetGridLicensableFeatures_v4(device NvmlDevice_t, pGridLicensable
 		pGridLicensableFeatures *NvmlGridLicensableFeatures_t
 		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, pGridLicensableFeatures: pGridLicensableFeatures}
 	return callStatus(symNvmlDeviceGetGridLicensableFeatures_v4, unsafe.Pointer(args), &args.ret)
 }
@@ -398,6 +412,7 @@ func NvmlDeviceGetGridLicensableFeatures(device NvmlDevice_t, pGridLicensableFea
 		pGridLicensableFeatures *NvmlGridLicensableFeatures_t
 		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, pGridLicensableFeatures: pGridLicensableFeatures}
 	return callStatus(symNvmlDeviceGetGridLicensableFeatures, unsafe.Pointer(args), &args.ret)
 }
@@ -416,6 +431,7 @@ func NvmlDeviceGetGridLicensableFeatures_v2(device NvmlDevice_t, pGridLicensable
 		pGridLicensableFeatures *NvmlGridLicensableFeatures_t
 		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, pGridLicensableFeatures: pGridLicensableFeatures}
 	return callStatus(symNvmlDeviceGetGridLicensableFeatures_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -434,6 +450,7 @@ func NvmlDeviceGetGridLicensableFeatures_v3(device NvmlDevice_t, pGridLicensable
 		pGridLicensableFeatures *NvmlGridLicensableFeatures_t
 		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, pGridLicensableFeatures: pGridLicensableFeatures}
 	return callStatus(symNvmlDeviceGetGridLicensableFeatures_v3, unsafe.Pointer(args), &args.ret)
 }

@@ -31,6 +31,7 @@ func NvmlDeviceModifyDrainState(pciInfo *NvmlPciInfo_t, newState NvmlEnableState
 		_0       [4]byte
 		_1       [6]uint64
 		ret      NvmlReturn_t
+		_2       [4]byte
 	}{pciInfo: pciInfo, newState: newState}
 	return callStatus(symNvmlDeviceModifyDrainState, unsafe.Pointer(args), &args.ret)
 }
@@ -55,6 +56,7 @@ func NvmlDeviceQueryDrainState(pciInfo *NvmlPciInfo_t, currentState *NvmlEnableS
 		currentState *NvmlEnableState_t
 		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{pciInfo: pciInfo, currentState: currentState}
 	return callStatus(symNvmlDeviceQueryDrainState, unsafe.Pointer(args), &args.ret)
 }
@@ -80,6 +82,7 @@ func NvmlDeviceRemoveGpu_v2(pciInfo *NvmlPciInfo_t, gpuState NvmlDetachGpuState_
 		_1        [4]byte
 		_2        [5]uint64
 		ret       NvmlReturn_t
+		_3        [4]byte
 	}{pciInfo: pciInfo, gpuState: gpuState, linkState: linkState}
 	return callStatus(symNvmlDeviceRemoveGpu_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -107,6 +110,7 @@ func NvmlDeviceDiscoverGpus(pciInfo *NvmlPciInfo_t) error {
 		pciInfo *NvmlPciInfo_t
 		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{pciInfo: pciInfo}
 	return callStatus(symNvmlDeviceDiscoverGpus, unsafe.Pointer(args), &args.ret)
 }
@@ -135,6 +139,7 @@ func NvmlDeviceRemoveGpu(pciInfo *NvmlPciInfo_t) error {
 		pciInfo *NvmlPciInfo_t
 		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{pciInfo: pciInfo}
 	return callStatus(symNvmlDeviceRemoveGpu, unsafe.Pointer(args), &args.ret)
 }

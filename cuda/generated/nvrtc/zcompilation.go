@@ -48,6 +48,7 @@ func NvrtcCreateProgram(prog *NvrtcProgram, src *byte, name *byte, numHeaders in
 		includeNames **byte
 		_1           [2]uint64
 		ret          NvrtcResult
+		_2           [4]byte
 	}{prog: prog, src: src, name: name, numHeaders: numHeaders, headers: headers, includeNames: includeNames}
 	return callStatus(symNvrtcCreateProgram, unsafe.Pointer(args), &args.ret)
 }
@@ -75,6 +76,7 @@ func NvrtcDestroyProgram(prog *NvrtcProgram) error {
 		prog *NvrtcProgram
 		_0   [7]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog}
 	return callStatus(symNvrtcDestroyProgram, unsafe.Pointer(args), &args.ret)
 }
@@ -138,6 +140,7 @@ func NvrtcCompileProgram(prog NvrtcProgram, numOptions int32, options **byte) er
 		options    **byte
 		_1         [5]uint64
 		ret        NvrtcResult
+		_2         [4]byte
 	}{prog: prog, numOptions: numOptions, options: options}
 	return callStatus(symNvrtcCompileProgram, unsafe.Pointer(args), &args.ret)
 }
@@ -170,6 +173,7 @@ func NvrtcGetPTXSize(prog NvrtcProgram, ptxSizeRet *uint64) error {
 		ptxSizeRet *uint64
 		_0         [6]uint64
 		ret        NvrtcResult
+		_1         [4]byte
 	}{prog: prog, ptxSizeRet: ptxSizeRet}
 	return callStatus(symNvrtcGetPTXSize, unsafe.Pointer(args), &args.ret)
 }
@@ -205,6 +209,7 @@ func NvrtcGetPTX(prog NvrtcProgram, ptx *byte) error {
 		ptx  *byte
 		_0   [6]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog, ptx: ptx}
 	return callStatus(symNvrtcGetPTX, unsafe.Pointer(args), &args.ret)
 }
@@ -236,6 +241,7 @@ func NvrtcGetCUBINSize(prog NvrtcProgram, cubinSizeRet *uint64) error {
 		cubinSizeRet *uint64
 		_0           [6]uint64
 		ret          NvrtcResult
+		_1           [4]byte
 	}{prog: prog, cubinSizeRet: cubinSizeRet}
 	return callStatus(symNvrtcGetCUBINSize, unsafe.Pointer(args), &args.ret)
 }
@@ -271,6 +277,7 @@ func NvrtcGetCUBIN(prog NvrtcProgram, cubin *byte) error {
 		cubin *byte
 		_0    [6]uint64
 		ret   NvrtcResult
+		_1    [4]byte
 	}{prog: prog, cubin: cubin}
 	return callStatus(symNvrtcGetCUBIN, unsafe.Pointer(args), &args.ret)
 }
@@ -299,6 +306,7 @@ func NvrtcGetLTOIRSize(prog NvrtcProgram, LTOIRSizeRet *uint64) error {
 		LTOIRSizeRet *uint64
 		_0           [6]uint64
 		ret          NvrtcResult
+		_1           [4]byte
 	}{prog: prog, LTOIRSizeRet: LTOIRSizeRet}
 	return callStatus(symNvrtcGetLTOIRSize, unsafe.Pointer(args), &args.ret)
 }
@@ -329,6 +337,7 @@ func NvrtcGetLTOIR(prog NvrtcProgram, LTOIR *byte) error {
 		LTOIR *byte
 		_0    [6]uint64
 		ret   NvrtcResult
+		_1    [4]byte
 	}{prog: prog, LTOIR: LTOIR}
 	return callStatus(symNvrtcGetLTOIR, unsafe.Pointer(args), &args.ret)
 }
@@ -360,6 +369,7 @@ func NvrtcGetOptiXIRSize(prog NvrtcProgram, optixirSizeRet *uint64) error {
 		optixirSizeRet *uint64
 		_0             [6]uint64
 		ret            NvrtcResult
+		_1             [4]byte
 	}{prog: prog, optixirSizeRet: optixirSizeRet}
 	return callStatus(symNvrtcGetOptiXIRSize, unsafe.Pointer(args), &args.ret)
 }
@@ -390,6 +400,7 @@ func NvrtcGetOptiXIR(prog NvrtcProgram, optixir *byte) error {
 		optixir *byte
 		_0      [6]uint64
 		ret     NvrtcResult
+		_1      [4]byte
 	}{prog: prog, optixir: optixir}
 	return callStatus(symNvrtcGetOptiXIR, unsafe.Pointer(args), &args.ret)
 }
@@ -421,6 +432,7 @@ func NvrtcGetProgramLogSize(prog NvrtcProgram, logSizeRet *uint64) error {
 		logSizeRet *uint64
 		_0         [6]uint64
 		ret        NvrtcResult
+		_1         [4]byte
 	}{prog: prog, logSizeRet: logSizeRet}
 	return callStatus(symNvrtcGetProgramLogSize, unsafe.Pointer(args), &args.ret)
 }
@@ -456,6 +468,7 @@ func NvrtcGetProgramLog(prog NvrtcProgram, log *byte) error {
 		log  *byte
 		_0   [6]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog, log: log}
 	return callStatus(symNvrtcGetProgramLog, unsafe.Pointer(args), &args.ret)
 }
@@ -492,6 +505,7 @@ func NvrtcAddNameExpression(prog NvrtcProgram, name_expression *byte) error {
 		name_expression *byte
 		_0              [6]uint64
 		ret             NvrtcResult
+		_1              [4]byte
 	}{prog: prog, name_expression: name_expression}
 	return callStatus(symNvrtcAddNameExpression, unsafe.Pointer(args), &args.ret)
 }
@@ -535,6 +549,7 @@ func NvrtcGetLoweredName(prog NvrtcProgram, name_expression *byte, lowered_name 
 		lowered_name    **byte
 		_0              [5]uint64
 		ret             NvrtcResult
+		_1              [4]byte
 	}{prog: prog, name_expression: name_expression, lowered_name: lowered_name}
 	return callStatus(symNvrtcGetLoweredName, unsafe.Pointer(args), &args.ret)
 }
@@ -575,6 +590,7 @@ func NvrtcSetFlowCallback(prog NvrtcProgram, callback NvrtcSetFlowCallback_callb
 		payload  uintptr
 		_0       [5]uint64
 		ret      NvrtcResult
+		_1       [4]byte
 	}{prog: prog, callback: callback, payload: payload}
 	return callStatus(symNvrtcSetFlowCallback, unsafe.Pointer(args), &args.ret)
 }
@@ -606,6 +622,7 @@ func NvrtcGetTileIRSize(prog NvrtcProgram, TileIRSizeRet *uint64) error {
 		TileIRSizeRet *uint64
 		_0            [6]uint64
 		ret           NvrtcResult
+		_1            [4]byte
 	}{prog: prog, TileIRSizeRet: TileIRSizeRet}
 	return callStatus(symNvrtcGetTileIRSize, unsafe.Pointer(args), &args.ret)
 }
@@ -634,6 +651,7 @@ func NvrtcGetTileIR(prog NvrtcProgram, TileIR *byte) error {
 		TileIR *byte
 		_0     [6]uint64
 		ret    NvrtcResult
+		_1     [4]byte
 	}{prog: prog, TileIR: TileIR}
 	return callStatus(symNvrtcGetTileIR, unsafe.Pointer(args), &args.ret)
 }

@@ -25,6 +25,7 @@ func NvrtcGetPCHHeapSize(ret_ *uint64) error {
 		ret_ *uint64
 		_0   [7]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{ret_: ret_}
 	return callStatus(symNvrtcGetPCHHeapSize, unsafe.Pointer(args), &args.ret)
 }
@@ -50,6 +51,7 @@ func NvrtcSetPCHHeapSize(size uint64) error {
 		size uint64
 		_0   [7]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{size: size}
 	return callStatus(symNvrtcSetPCHHeapSize, unsafe.Pointer(args), &args.ret)
 }
@@ -87,6 +89,7 @@ func NvrtcGetPCHCreateStatus(prog NvrtcProgram) error {
 		prog NvrtcProgram
 		_0   [7]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog}
 	return callStatus(symNvrtcGetPCHCreateStatus, unsafe.Pointer(args), &args.ret)
 }
@@ -118,6 +121,7 @@ func NvrtcGetPCHHeapSizeRequired(prog NvrtcProgram, size *uint64) error {
 		size *uint64
 		_0   [6]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog, size: size}
 	return callStatus(symNvrtcGetPCHHeapSizeRequired, unsafe.Pointer(args), &args.ret)
 }

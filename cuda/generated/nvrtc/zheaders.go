@@ -48,6 +48,7 @@ func NvrtcInstallBundledHeaders(installPath *byte, flags uint32, errorLog **byte
 		errorLog    **byte
 		_1          [5]uint64
 		ret         NvrtcResult
+		_2          [4]byte
 	}{installPath: installPath, flags: flags, errorLog: errorLog}
 	return callStatus(symNvrtcInstallBundledHeaders, unsafe.Pointer(args), &args.ret)
 }
@@ -77,6 +78,7 @@ func NvrtcGetBundledHeadersInfo(info *NvrtcBundledHeadersInfo, errorLog **byte) 
 		errorLog **byte
 		_0       [6]uint64
 		ret      NvrtcResult
+		_1       [4]byte
 	}{info: info, errorLog: errorLog}
 	return callStatus(symNvrtcGetBundledHeadersInfo, unsafe.Pointer(args), &args.ret)
 }
@@ -108,6 +110,7 @@ func NvrtcRemoveBundledHeaders(installPath *byte, errorLog **byte) error {
 		errorLog    **byte
 		_0          [6]uint64
 		ret         NvrtcResult
+		_1          [4]byte
 	}{installPath: installPath, errorLog: errorLog}
 	return callStatus(symNvrtcRemoveBundledHeaders, unsafe.Pointer(args), &args.ret)
 }

@@ -27,6 +27,7 @@ func NvrtcVersion(major *int32, minor *int32) error {
 		minor *int32
 		_0    [6]uint64
 		ret   NvrtcResult
+		_1    [4]byte
 	}{major: major, minor: minor}
 	return callStatus(symNvrtcVersion, unsafe.Pointer(args), &args.ret)
 }
@@ -50,6 +51,7 @@ func NvrtcGetNumSupportedArchs(numArchs *int32) error {
 		numArchs *int32
 		_0       [7]uint64
 		ret      NvrtcResult
+		_1       [4]byte
 	}{numArchs: numArchs}
 	return callStatus(symNvrtcGetNumSupportedArchs, unsafe.Pointer(args), &args.ret)
 }
@@ -78,6 +80,7 @@ func NvrtcGetSupportedArchs(supportedArchs *int32) error {
 		supportedArchs *int32
 		_0             [7]uint64
 		ret            NvrtcResult
+		_1             [4]byte
 	}{supportedArchs: supportedArchs}
 	return callStatus(symNvrtcGetSupportedArchs, unsafe.Pointer(args), &args.ret)
 }

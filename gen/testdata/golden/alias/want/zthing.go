@@ -25,6 +25,7 @@ func CuThingBox(box CUbox, older *CUbox_v1, roof *CUroof, size CUsize, sizes *CU
 		state  CUmode
 		_2     [4]byte
 		ret    int32
+		_3     [4]byte
 	}{box: box, older: older, roof: roof, size: size, sizes: sizes, first: first, second: second, state: state}
 	err := call(symCuThingBox, unsafe.Pointer(args))
 	return args.ret, err

@@ -19,6 +19,7 @@ func CuThingNotify(fn CUhostFn, userData uintptr) error {
 		userData uintptr
 		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{fn: fn, userData: userData}
 	return callStatus(symCuThingNotify, unsafe.Pointer(args), &args.ret)
 }
@@ -38,6 +39,7 @@ func CuThingSizes(size *int32, sizes CUoccupancyB2DSize) error {
 		sizes CUoccupancyB2DSize
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{size: size, sizes: sizes}
 	return callStatus(symCuThingSizes, unsafe.Pointer(args), &args.ret)
 }
@@ -55,6 +57,7 @@ func CuThingOptions(numOptions uint32, options *int32, optionValues *uintptr) er
 		optionValues *uintptr
 		_1           [5]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{numOptions: numOptions, options: options, optionValues: optionValues}
 	return callStatus(symCuThingOptions, unsafe.Pointer(args), &args.ret)
 }

@@ -15,6 +15,7 @@ func CuBoxMake() (int32, error) {
 	args := &struct {
 		_0  [8]uint64
 		ret int32
+		_1  [4]byte
 	}{}
 	err := call(symCuBoxMake, unsafe.Pointer(args))
 	return args.ret, err
@@ -31,6 +32,7 @@ func CuBoxOpen() (int32, error) {
 	args := &struct {
 		_0  [8]uint64
 		ret int32
+		_1  [4]byte
 	}{}
 	err := call(symCuBoxOpen, unsafe.Pointer(args))
 	return args.ret, err

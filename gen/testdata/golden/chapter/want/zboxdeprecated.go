@@ -18,6 +18,7 @@ func CuBoxFold() (int32, error) {
 	args := &struct {
 		_0  [8]uint64
 		ret int32
+		_1  [4]byte
 	}{}
 	err := call(symCuBoxFold, unsafe.Pointer(args))
 	return args.ret, err

@@ -15,6 +15,7 @@ func CuThingLast() (int32, error) {
 	args := &struct {
 		_0  [8]uint64
 		ret int32
+		_1  [4]byte
 	}{}
 	err := call(symCuThingLast, unsafe.Pointer(args))
 	return args.ret, err

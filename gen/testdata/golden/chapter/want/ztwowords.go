@@ -28,6 +28,7 @@ func CuThingMake_v2(size int64) (int32, error) {
 		size int64
 		_0   [7]uint64
 		ret  int32
+		_1   [4]byte
 	}{size: size}
 	err := call(symCuThingMake_v2, unsafe.Pointer(args))
 	return args.ret, err
@@ -46,6 +47,7 @@ func CuThingMake_v1(size int32) (int32, error) {
 		_0   [4]byte
 		_1   [7]uint64
 		ret  int32
+		_2   [4]byte
 	}{size: size}
 	err := call(symCuThingMake_v1, unsafe.Pointer(args))
 	return args.ret, err

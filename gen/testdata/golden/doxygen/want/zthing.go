@@ -43,6 +43,7 @@ func CuPut(box *CUbox) (int32, error) {
 		box *CUbox
 		_0  [7]uint64
 		ret int32
+		_1  [4]byte
 	}{box: box}
 	err := call(symCuPut, unsafe.Pointer(args))
 	return args.ret, err
@@ -62,6 +63,7 @@ func CuTake(box *CUbox) (int32, error) {
 		box *CUbox
 		_0  [7]uint64
 		ret int32
+		_1  [4]byte
 	}{box: box}
 	err := call(symCuTake, unsafe.Pointer(args))
 	return args.ret, err

@@ -19,6 +19,7 @@ func CuThingInit(Flags uint32) error {
 		_0    [4]byte
 		_1    [7]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{Flags: Flags}
 	return callStatus(symCuThingInit, unsafe.Pointer(args), &args.ret)
 }
@@ -35,6 +36,7 @@ func CuThingFree(thing CUthing) error {
 		thing CUthing
 		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{thing: thing}
 	return callStatus(symCuThingFree, unsafe.Pointer(args), &args.ret)
 }
@@ -64,6 +66,7 @@ func CuThingAlloc_v2(thing *CUthing, bytes uint64) error {
 		bytes uint64
 		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{thing: thing, bytes: bytes}
 	return callStatus(symCuThingAlloc_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -93,6 +96,7 @@ func CuThingCopy_v3(to CUthing, from unsafe.Pointer, bytes uint64, stream CUthin
 		stream CUthing
 		_0     [4]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{to: to, from: from, bytes: bytes, stream: stream}
 	return callStatus(symCuThingCopy_v3, unsafe.Pointer(args), &args.ret)
 }
@@ -114,6 +118,7 @@ func CuThingSet(pair CUpair, range_ float32, type_ float64, byte_ **int32, grid 
 		p6     int8
 		_1     [7]byte
 		ret    CUresult
+		_2     [4]byte
 	}{pair: pair, range_: range_, type_: type_, byte_: byte_, grid: grid, p5: p5, p6: p6}
 	return callStatus(symCuThingSet, unsafe.Pointer(args), &args.ret)
 }
@@ -149,6 +154,7 @@ func CuThingMany(a byte, b uint8, c int16, d uint16, e int32, f uint32, g int64,
 		n   uint64
 		o   *unsafe.Pointer
 		ret CUresult
+		_8  [4]byte
 	}{a: a, b: b, c: c, d: d, e: e, f: f, g: g, h: h, i: i, j: j, k: k, l: l, m: m, n: n, o: o}
 	return callStatus(symCuThingMany, unsafe.Pointer(args), &args.ret)
 }
@@ -167,6 +173,7 @@ func CuThingAlloc_v1(thing *CUthing, bytes uint32) error {
 		_0    [4]byte
 		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{thing: thing, bytes: bytes}
 	return callStatus(symCuThingAlloc_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -186,6 +193,7 @@ func CuThingCopy_v1(to CUthing, from unsafe.Pointer, bytes uint32) error {
 		_0    [4]byte
 		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{to: to, from: from, bytes: bytes}
 	return callStatus(symCuThingCopy_v1, unsafe.Pointer(args), &args.ret)
 }
@@ -206,6 +214,7 @@ func CuThingCopy_v2(to CUthing, from unsafe.Pointer, bytes uint32, stream CUthin
 		stream CUthing
 		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{to: to, from: from, bytes: bytes, stream: stream}
 	return callStatus(symCuThingCopy_v2, unsafe.Pointer(args), &args.ret)
 }
@@ -226,6 +235,7 @@ func CuThingCopy_v3_ptsz(to CUthing, from unsafe.Pointer, bytes uint64, stream C
 		stream CUthing
 		_0     [4]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{to: to, from: from, bytes: bytes, stream: stream}
 	return callStatus(symCuThingCopy_v3_ptsz, unsafe.Pointer(args), &args.ret)
 }

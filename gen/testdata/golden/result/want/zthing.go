@@ -13,6 +13,7 @@ func CudaThingStatus() error {
 	args := &struct {
 		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
 	return callStatus(symCudaThingStatus, unsafe.Pointer(args), &args.ret)
 }
