@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -90,7 +91,7 @@ func (p *proof) thunks(t *testing.T) []string {
 	require.True(t, ok)
 	list, _, _ = strings.Cut(list, "};")
 	var out []string
-	for _, m := range regexp.MustCompile(`\bt_(\w+),`).FindAllStringSubmatch(list, -1) {
+	for _, m := range regexp.MustCompile(`\b\w+, /\* (\w+) \*/`).FindAllStringSubmatch(list, -1) {
 		out = append(out, m[1])
 	}
 	return out
@@ -115,6 +116,12 @@ func (p *proof) goArguments(t *testing.T) []string {
 		layout, number := callOf(info, bodies[fn.Go])
 		require.NotNil(t, layout, "CUDA %s: %s has no argument struct", p.api.Version, fn.Go)
 		assert.Equal(t, fn.Number, number, "CUDA %s: the number that %s calls", p.api.Version, fn.Go)
+		named := int64(0)
+		for f := range layout.Fields() {
+			named += goSizes.Sizeof(f.Type())
+			assert.NotEqual(t, "_", f.Name(), "CUDA %s: Go compiles a function that compares the arguments of %s", p.api.Version, fn.Go)
+		}
+		assert.Equal(t, goSizes.Sizeof(layout), named, "CUDA %s: Go compiles a function that compares the arguments of %s", p.api.Version, fn.Go)
 		out = append(out, offsets(fn, layout)...)
 	}
 	return out
@@ -125,7 +132,7 @@ func (p *proof) goArguments(t *testing.T) []string {
 func callOf(info *types.Info, body *ast.BlockStmt) (layout *types.Struct, number int) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		called, ok := n.(*ast.CallExpr)
-		if !ok || len(called.Args) != 2 || types.ExprString(called.Fun) != "call" {
+		if !ok || !slices.Contains([]string{"call", "callStatus"}, types.ExprString(called.Fun)) {
 			return true
 		}
 		if v, exact := constant.Int64Val(info.Types[called.Args[0]].Value); exact {
@@ -138,6 +145,9 @@ func callOf(info *types.Info, body *ast.BlockStmt) (layout *types.Struct, number
 	return layout, number
 }
 
+// padding matches the fields of an argument struct that are no arguments.
+var padding = regexp.MustCompile(`^_\d+$`)
+
 // offsets spells the fields of an argument struct as the C program does.
 func offsets(fn *model.Func, layout *types.Struct) []string {
 	var fields []*types.Var
@@ -147,9 +157,9 @@ func offsets(fn *model.Func, layout *types.Struct) []string {
 	var out []string
 	arguments := 0
 	for i, offset := range goSizes.Offsetsof(fields) {
-		switch fields[i].Name() {
-		case "_":
-		case "ret":
+		switch name := fields[i].Name(); {
+		case padding.MatchString(name):
+		case name == "ret":
 			out = append(out, fmt.Sprintf("%s.ret %d", fn.Symbol, offset))
 		default:
 			out = append(out, fmt.Sprintf("%s.p%d %d", fn.Symbol, arguments, offset))

@@ -157,7 +157,10 @@ func wrap(op string, err error) error {
 	return &Error{Op: op, Err: err}
 }
 
-// refuse returns an *Error that CUDA did not cause, with a formatted Detail.
+// refuse returns an *Error that CUDA did not cause, with a formatted Detail. It is not inlined, as
+// hundreds of copies would take a while to compile.
+//
+//go:noinline
 func refuse(op string, err error, format string, args ...any) error {
 	return &Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
 }

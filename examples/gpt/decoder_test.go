@@ -195,8 +195,8 @@ func TestWriteFails(t *testing.T) {
 		if err == nil {
 			assert.Equal(t, want.String(), got.String(), "call %d, %s", n, failed)
 		}
-		if failed == "cuGraphDestroy" || failed == "cuLibraryUnload" { // CUDA has kept it
-			eventually(t, func() bool { return control.Live("") == before+1 }, "only one object is left")
+		if strings.Contains(failed, "Destroy") || failed == "cuLibraryUnload" { // CUDA may have kept it
+			eventually(t, func() bool { return control.Live("") <= before+1 }, "at most one object is left")
 			control.Purge()
 			continue
 		}

@@ -3,13 +3,14 @@ package emit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
 )
 
 // c prints the C side of the calls: the types as far as the calls need them,
-// the prototypes, and a typed thunk for each function.
+// the prototypes, and the thunks that call the functions.
 func (e *emitter) c() error {
 	return errors.Join(
 		e.add("ztypes.h", []byte(e.cTypes())),
@@ -249,25 +250,62 @@ func retType(fn *model.Func) *model.Type {
 	return &t
 }
 
+// cThunks prints the C functions that take the structs of arguments apart. All functions that
+// get the places of the struct as they lie, equally many, and whose results have one size share
+// one, so that a C compiler has little to do. The others have one each.
 func (e *emitter) cThunks() string {
 	var thunks, list strings.Builder
+	printed := map[string]bool{}
 	for _, fn := range e.api.Funcs {
-		var args []string
-		for i := range fn.Params {
-			args = append(args, fmt.Sprint("s->p", i))
+		name, thunk := wordsThunk(fn)
+		if !ofWords(fn) {
+			name, thunk = typedThunk(fn)
 		}
-		assign := "s->ret = "
-		if fn.Result.Kind == model.Void {
-			assign = ""
+		if !printed[name] {
+			printed[name] = true
+			thunks.WriteString(thunk)
 		}
-		use := fmt.Sprintf("struct args_%s *s = args;\n\t", fn.Symbol)
-		if len(args) == 0 && assign == "" {
-			use = "(void)args;\n\t"
-		}
-		fmt.Fprintf(&thunks, "static void t_%s(void *fn, void *args)\n{\n\t%s%s((fn_%s)fn)(%s);\n}\n", fn.Symbol, use, assign, fn.Symbol, strings.Join(args, ", "))
-		fmt.Fprintf(&list, "\tt_%s,\n", fn.Symbol)
+		fmt.Fprintf(&list, "\t%s, /* %s */\n", name, fn.Symbol)
 	}
 	return e.render("call.c.tmpl", map[string]any{
 		"FirstLine": e.firstLine(), "Prefix": e.prefix(), "Thunks": thunks.String(), "List": list.String(), "Count": len(e.api.Funcs), "Library": e.library(),
 	})
+}
+
+// ofWords tells whether a function is called, wherever C is, with words as they lie in the struct.
+func ofWords(fn *model.Func) bool {
+	return !slices.ContainsFunc(model.ABIs, func(abi *model.ABI) bool { return !abi.Plan(fn).Plain() })
+}
+
+// wordsThunk is the thunk of all functions with as many words as fn, and as large a result.
+func wordsThunk(fn *model.Func) (name, thunk string) {
+	_, end, result := fn.Layout()
+	var words, values []string
+	for i := range end / model.Slot {
+		words, values = append(words, "uint64_t"), append(values, fmt.Sprintf("words[%d]", i))
+	}
+	name, to, assign := fmt.Sprint("words", len(values)), "void", ""
+	if len(words) == 0 {
+		words, assign = []string{"void"}, "(void)words;\n\t"
+	}
+	if size := fn.Result.Size; fn.Result.Kind != model.Void {
+		name, to = fmt.Sprint(name, "_", size), fmt.Sprintf("uint%d_t", 8*size)
+		assign = fmt.Sprintf("*(%s *)(words + %d) = ", to, result/model.Slot)
+	}
+	return name, fmt.Sprintf("static void %s(void *fn, uint64_t *words)\n{\n\t%s((%s (*)(%s))fn)(%s);\n}\n", name, assign, to, strings.Join(words, ", "), strings.Join(values, ", "))
+}
+
+// typedThunk is the thunk of one function.
+func typedThunk(fn *model.Func) (name, thunk string) {
+	var args []string
+	for i := range fn.Params {
+		args = append(args, fmt.Sprint("s->p", i))
+	}
+	assign := "s->ret = "
+	if fn.Result.Kind == model.Void {
+		assign = ""
+	}
+	name = "t_" + fn.Symbol
+	use := fmt.Sprintf("struct args_%s *s = (void *)words;\n\t", fn.Symbol)
+	return name, fmt.Sprintf("static void %s(void *fn, uint64_t *words)\n{\n\t%s%s((fn_%s)fn)(%s);\n}\n", name, use, assign, fn.Symbol, strings.Join(args, ", "))
 }

@@ -163,25 +163,30 @@ var ownFiles = []string{"zdoc", "ztypes", "zenums", "zstructs", "zconsts", "zsta
 //	func CuInit(Flags uint32) error {
 //		args := &struct {
 //			Flags uint32
-//			_     [4]byte
-//			_     [7]uint64
+//			_0    [4]byte
+//			_1    [7]uint64
 //			ret   CUresult
+//			_2    [4]byte
 //		}{Flags: Flags}
-//		if err := call(symCuInit, unsafe.Pointer(args)); err != nil {
-//			return err
-//		}
-//		return status(args.ret)
+//		return callStatus(symCuInit, unsafe.Pointer(args), &args.ret)
 //	}
 //
 // The struct does not escape, so it is on the stack; taking its address at once
 // saves a copy of it there, which a call of many arguments can be seen to cost.
+// All its padding has names, as Go compiles a function that compares two structs
+// for each type with bytes that do not count.
 func (e *emitter) fn(f *jen.File, fn *model.Func) {
 	docs(f, fn.Doc)
 	var fields, params, values []jen.Code
 	var end int64
+	pads := 0
+	padding := func(length int64) *jen.Statement {
+		pads++
+		return jen.Id(fmt.Sprint("_", pads-1)).Index(jen.Lit(int(length)))
+	}
 	pad := func(to int64) {
 		if to > end {
-			fields = append(fields, jen.Id("_").Index(jen.Lit(int(to-end))).Byte())
+			fields = append(fields, padding(to-end).Byte())
 		}
 	}
 	places, last, result := fn.Layout()
@@ -198,41 +203,45 @@ func (e *emitter) fn(f *jen.File, fn *model.Func) {
 	}
 	pad(last)
 	if last < result {
-		fields = append(fields, jen.Id("_").Index(jen.Lit(int((result-last)/model.Slot))).Uint64())
+		fields = append(fields, padding((result-last)/model.Slot).Uint64())
 	}
 	if fn.Result.Kind != model.Void {
 		fields = append(fields, jen.Id("ret").Add(goType(fn.Result)))
+		end = result + fn.Result.Size
+		pad((end + model.Slot - 1) / model.Slot * model.Slot)
 	}
-	signature, ok, fail := e.result(fn)
-	f.Func().Id(fn.Go).Params(params...).Add(signature).Block(
-		jen.Id("args").Op(":=").Op("&").Struct(fields...).Values(values...),
-		jen.If(
-			jen.Err().Op(":=").Id("call").Call(jen.Id("sym"+fn.Go), jen.Qual("unsafe", "Pointer").Call(jen.Id("args"))),
-			jen.Err().Op("!=").Nil(),
-		).Block(fail),
-		ok,
-	)
+	call := []jen.Code{jen.Id("sym" + fn.Go), jen.Qual("unsafe", "Pointer").Call(jen.Id("args"))}
+	ret := func() *jen.Statement { return jen.Id("args").Dot("ret") }
+	f.Func().Id(fn.Go).Params(params...).Add(signature(fn)).BlockFunc(func(g *jen.Group) {
+		g.Id("args").Op(":=").Op("&").Struct(fields...).Values(values...)
+		switch t := fn.Result; {
+		case isStatus(t):
+			g.Return(jen.Id("callStatus").Call(append(call, jen.Op("&").Add(ret()))...))
+		case t.Kind == model.Void:
+			g.Return(jen.Id("call").Call(call...))
+		case isCString(t):
+			g.Err().Op(":=").Id("call").Call(call...)
+			g.Return(jen.Id("goString").Call(ret()), jen.Err())
+		default:
+			g.Err().Op(":=").Id("call").Call(call...)
+			g.Return(ret(), jen.Err())
+		}
+	})
 }
 
-// result prints what a function returns: its signature, and the statements
-// for success and for a call that could not be made.
-func (e *emitter) result(fn *model.Func) (signature, ok, fail *jen.Statement) {
-	ret := func() *jen.Statement { return jen.Id("args").Dot("ret") }
+// signature prints what a function returns.
+func signature(fn *model.Func) *jen.Statement {
 	switch t := fn.Result; {
-	case t.Kind == model.Named && t.Decl.Error:
-		return jen.Error(), jen.Return(jen.Id("status").Call(ret())), jen.Return(jen.Err())
-	case t.Kind == model.Void:
-		return jen.Error(), jen.Return(jen.Nil()), jen.Return(jen.Err())
+	case isStatus(t), t.Kind == model.Void:
+		return jen.Error()
 	case isCString(t):
-		return jen.Params(jen.String(), jen.Error()),
-			jen.Return(jen.Id("goString").Call(ret()), jen.Nil()),
-			jen.Return(jen.Lit(""), jen.Err())
+		return jen.Params(jen.String(), jen.Error())
 	default:
-		return jen.Params(goType(t), jen.Error()),
-			jen.Return(ret(), jen.Nil()),
-			jen.Return(ret(), jen.Err())
+		return jen.Params(goType(t), jen.Error())
 	}
 }
+
+func isStatus(t *model.Type) bool { return t.Kind == model.Named && t.Decl.Error }
 
 func isCString(t *model.Type) bool {
 	return t.Kind == model.Pointer && t.Elem.Const && t.Elem.Kind == model.Basic && t.Elem.C == "char"
@@ -248,8 +257,7 @@ func (e *emitter) plain(f *jen.File, al *model.Alias, fn *model.Func) {
 		params = append(params, jen.Id(p.Go).Add(goType(p.Type)))
 		args = append(args, jen.Id(p.Go))
 	}
-	result, _, _ := e.result(fn)
-	f.Func().Id(al.Go).Params(params...).Add(result).Block(jen.Return(jen.Id(al.GoRef).Call(args...)))
+	f.Func().Id(al.Go).Params(params...).Add(signature(fn)).Block(jen.Return(jen.Id(al.GoRef).Call(args...)))
 }
 
 // goType prints a type as Go uses it.

@@ -25,21 +25,34 @@ func (e *emitter) status() error {
 		}
 		own = true
 	}
-	if t := e.statusElsewhere(); t != nil && !own {
+	t := e.returned()
+	if t != nil && !own {
 		f.Comment("// status is a code as an error: nil for success.")
 		f.Func().Id("status").Params(jen.Id("v").Add(goType(t))).Error().Block(
 			jen.If(jen.Id("v").Op("==").Lit(0)).Block(jen.Return(jen.Nil())),
 			jen.Return(jen.Id("v")),
 		)
 	}
+	if t != nil {
+		f.Comment("// callStatus is call for a function whose result, at ret in the struct, is its status.")
+		f.Func().Id("callStatus").Params(
+			jen.Id("n").Uint32(), jen.Id("args").Qual("unsafe", "Pointer"), jen.Id("ret").Op("*").Add(goType(t)),
+		).Error().Block(
+			jen.If(
+				jen.Err().Op(":=").Id("call").Call(jen.Id("n"), jen.Id("args")),
+				jen.Err().Op("!=").Nil(),
+			).Block(jen.Return(jen.Err())),
+			jen.Return(jen.Id("status").Call(jen.Op("*").Id("ret"))),
+		)
+	}
 	return e.save("zstatus.go", f)
 }
 
-// statusElsewhere is the status type where it is another package's, nil for none.
-func (e *emitter) statusElsewhere() *model.Type {
+// returned is the status type that functions return, of this package or of another one, nil for none.
+func (e *emitter) returned() *model.Type {
 	for _, fn := range e.api.Funcs {
-		if t := fn.Result; t.Kind == model.Named && t.Decl.Error {
-			return t
+		if isStatus(fn.Result) {
+			return fn.Result
 		}
 	}
 	return nil

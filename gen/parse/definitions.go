@@ -263,8 +263,8 @@ func memberMarks(d *cc.StructDeclaration) ([]mark, error) {
 var errPackedEnum = errors.New("a packed enum, whose size the generator does not know")
 
 // resized is an error for attributes of a declaration that give a number another size, which
-// the front end does not know.
-func resized(d *cc.Declaration) error {
+// the front end does not know. tokens are those of d.
+func resized(d *cc.Declaration, tokens []cc.Token) error {
 	lists := []*cc.AttributeSpecifierList{d.AttributeSpecifierList}
 	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
 		lists = append(lists, l.AttributeSpecifierList, l.InitDeclarator.AttributeSpecifierList)
@@ -278,7 +278,7 @@ func resized(d *cc.Declaration) error {
 	if err == nil && enum && m.packed {
 		err = errPackedEnum
 	}
-	if err == nil && alignedToMost(d) {
+	if err == nil && alignedToMost(d, tokens) {
 		err = errors.New("an alignment that the generator does not know")
 	}
 	return err
@@ -286,8 +286,7 @@ func resized(d *cc.Declaration) error {
 
 // alignedToMost tells whether d aligns what it names without a number, which the front end
 // takes for nothing.
-func alignedToMost(d *cc.Declaration) bool {
-	tokens := cc.NodeTokens(d)
+func alignedToMost(d *cc.Declaration, tokens []cc.Token) bool {
 	named := false // whether a name stands in front, behind the members of a record
 	for i, t := range tokens {
 		switch text := t.SrcStr(); {

@@ -13,7 +13,13 @@ import (
 // its place, which the syntax tree keeps.
 var pragma = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*pragma[ \t]+pack[ \t]*\(([^)"\n]*)\)`)
 
+// packed finds out fast that a header has no such line, as it begins with a word.
+var packed = regexp.MustCompile(`pragma[ \t]+pack`)
+
 func packsMarked(header []byte) []byte {
+	if !packed.Match(header) {
+		return header
+	}
 	return pragma.ReplaceAll(header, []byte(`_Static_assert(1, "pragma pack $1");`))
 }
 

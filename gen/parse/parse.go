@@ -200,7 +200,7 @@ func (u *unit) external(d *cc.ExternalDeclaration) {
 		switch {
 		case !u.owns(u.file):
 		case u.row.Inline && !u.skips(f.Name()):
-			if err := u.function(d.FunctionDefinition.DeclarationSpecifiers, f, u.leading(d)); err != nil {
+			if err := u.function(d.FunctionDefinition.DeclarationSpecifiers, f, u.leading(cc.NodeTokens(d))); err != nil {
 				u.leave(f.Name(), err)
 			}
 		case f.IsStatic() || f.IsInline():
@@ -233,8 +233,9 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 	if d.Case == cc.DeclarationAssert || d.DeclarationSpecifiers == nil {
 		return
 	}
-	comment := u.leading(d)
-	if err := resized(d); err != nil {
+	tokens := cc.NodeTokens(d)
+	comment := u.leading(tokens)
+	if err := resized(d, tokens); err != nil {
 		u.leaveAll(e, err)
 		return
 	}
@@ -254,7 +255,7 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 			}
 			continue
 		case !u.owns(u.file):
-		case labelled(l.InitDeclarator):
+		case labelled(tokens) && labelled(cc.NodeTokens(l.InitDeclarator)):
 			err = errors.New("its symbol has another name")
 		case dd.IsThreadLocal():
 			err = errors.New("each thread has its own")
@@ -270,8 +271,8 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 }
 
 // labelled tells whether a declaration gives what it declares another symbol.
-func labelled(n cc.Node) bool {
-	return slices.ContainsFunc(cc.NodeTokens(n), func(t cc.Token) bool { return strings.Trim(t.SrcStr(), "_") == "asm" })
+func labelled(tokens []cc.Token) bool {
+	return slices.ContainsFunc(tokens, func(t cc.Token) bool { return strings.Trim(t.SrcStr(), "_") == "asm" })
 }
 
 // variable takes a constant with a value, or a variable that the library exports.
@@ -416,12 +417,11 @@ func (u *unit) inlineCallback(name string, fn *cc.FunctionType, dd *cc.Declarato
 
 // leading is the comment in front of a declaration. One that ends the line
 // before it is the comment of the type declared there.
-func (u *unit) leading(n cc.Node) string {
-	toks := cc.NodeTokens(n)
-	if len(toks) == 0 {
+func (u *unit) leading(tokens []cc.Token) string {
+	if len(tokens) == 0 {
 		return ""
 	}
-	sep := string(toks[0].Sep())
+	sep := string(tokens[0].Sep())
 	if c := trailing(sep); c != "" && u.last != nil && u.last.Comment == "" {
 		u.last.Comment = c
 	}

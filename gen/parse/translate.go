@@ -109,10 +109,12 @@ func (h headerFS) open(name string) (fs.File, error) {
 	return shown{f, bytes.NewReader(h.files["cuda/"+name])}, nil
 }
 
-// The front end does not know the attributes of C23, and none behind the word enum.
+// The front end does not know the attributes of C23, and none behind the word enum. Most headers
+// have none of the latter, and enumWithAttribute finds that out fast, as it begins with a word.
 var (
-	attribute     = regexp.MustCompile(`\[\[[^\[\]\n]*\]\]`)
-	enumAttribute = regexp.MustCompile(`\b(enum\s+)(__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\))`)
+	attribute         = regexp.MustCompile(`\[\[[^\[\]\n]*\]\]`)
+	enumWithAttribute = regexp.MustCompile(`enum\s+__attribute__`)
+	enumAttribute     = regexp.MustCompile(`\b(enum\s+)(__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\))`)
 )
 
 // attributesShown is a header with those of C23 that say that something is deprecated in the form
@@ -124,6 +126,9 @@ func attributesShown(header []byte) []byte {
 		}
 		return nil
 	})
+	if !enumWithAttribute.Match(header) {
+		return header
+	}
 	return enumAttribute.ReplaceAll(header, []byte("$2 $1"))
 }
 

@@ -25,7 +25,7 @@ import (
 
 // options are the command's flags.
 type options struct {
-	seconds  int
+	seconds  float64
 	seed     uint64
 	profile  string
 	children int
@@ -50,7 +50,7 @@ type options struct {
 func parse(args []string) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("storm", flag.ContinueOnError)
-	f.IntVar(&o.seconds, "seconds", 60, "how long to run programs")
+	f.Float64Var(&o.seconds, "seconds", 60, "how long to run programs")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the first program; 0 uses the time")
 	f.StringVar(&o.profile, "profile", "", "profile of the programs, see -list (default all in turn)")
 	f.IntVar(&o.children, "children", 0, "processes at once; 0 means 2, or half the cores on the simulated driver")

@@ -55,8 +55,8 @@ func storm(o *options, w io.Writer) (int, error) {
 	if o.replay != "" {
 		return p.replayed()
 	}
-	fmt.Fprintf(w, "storm: from seed %d for %d s\n", o.seed, o.seconds)
-	p.end = time.Now().Add(time.Duration(o.seconds) * time.Second)
+	fmt.Fprintf(w, "storm: from seed %d for %g s\n", o.seed, o.seconds)
+	p.end = time.Now().Add(time.Duration(o.seconds * float64(time.Second)))
 	var all sync.WaitGroup
 	errs := make([]error, o.children)
 	for i := range o.children {

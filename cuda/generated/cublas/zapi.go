@@ -53,13 +53,11 @@ func CublasCreate(handle *CublasHandle_t) error {
 func CublasCreate_v2(handle *CublasHandle_t) error {
 	args := &struct {
 		handle *CublasHandle_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle}
-	if err := call(symCublasCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDestroy frees a handle and its resources, after it has waited for all work of the device.
@@ -102,13 +100,11 @@ func CublasDestroy(handle CublasHandle_t) error {
 func CublasDestroy_v2(handle CublasHandle_t) error {
 	args := &struct {
 		handle CublasHandle_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle}
-	if err := call(symCublasDestroy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVersion gives the version of the loaded library: 131000 for 13.10.0.
@@ -141,13 +137,11 @@ func CublasGetVersion_v2(handle CublasHandle_t, version *int32) error {
 	args := &struct {
 		handle  CublasHandle_t
 		version *int32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CublasStatus_t
+		_1      [4]byte
 	}{handle: handle, version: version}
-	if err := call(symCublasGetVersion_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVersion_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetProperty gives one part of the version of the loaded library, without a handle and
@@ -168,15 +162,13 @@ func CublasGetVersion_v2(handle CublasHandle_t, version *int32) error {
 func CublasGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) error {
 	args := &struct {
 		type_ librarytypes.LibraryPropertyType
-		_     [4]byte
+		_0    [4]byte
 		value *int32
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CublasStatus_t
+		_2    [4]byte
 	}{type_: type_, value: value}
-	if err := call(symCublasGetProperty, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetProperty, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetCudartVersion gives the version of the CUDA runtime inside the library, 1000 times the
@@ -194,13 +186,11 @@ func CublasGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) err
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasGetCudartVersion() (uint64, error) {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret uint64
 	}{}
-	if err := call(symCublasGetCudartVersion, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCublasGetCudartVersion, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CublasSetWorkspace gives a handle device memory to work in, in place of the library's own.
@@ -253,13 +243,11 @@ func CublasSetWorkspace_v2(handle CublasHandle_t, workspace unsafe.Pointer, work
 		handle               CublasHandle_t
 		workspace            unsafe.Pointer
 		workspaceSizeInBytes uint64
-		_                    [5]uint64
+		_0                   [5]uint64
 		ret                  CublasStatus_t
+		_1                   [4]byte
 	}{handle: handle, workspace: workspace, workspaceSizeInBytes: workspaceSizeInBytes}
-	if err := call(symCublasSetWorkspace_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetWorkspace_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetStream sets the stream on which the handle's later calls enqueue their work.
@@ -306,13 +294,11 @@ func CublasSetStream_v2(handle CublasHandle_t, streamId driver.CUstream) error {
 	args := &struct {
 		handle   CublasHandle_t
 		streamId driver.CUstream
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{handle: handle, streamId: streamId}
-	if err := call(symCublasSetStream_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetStream_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetStream gives the stream on which the handle enqueues its work.
@@ -351,13 +337,11 @@ func CublasGetStream_v2(handle CublasHandle_t, streamId *driver.CUstream) error 
 	args := &struct {
 		handle   CublasHandle_t
 		streamId *driver.CUstream
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{handle: handle, streamId: streamId}
-	if err := call(symCublasGetStream_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetStream_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetPointerMode tells whether scalars of the handle's calls are in host or in device memory.
@@ -391,13 +375,11 @@ func CublasGetPointerMode_v2(handle CublasHandle_t, mode *CublasPointerMode_t) e
 	args := &struct {
 		handle CublasHandle_t
 		mode   *CublasPointerMode_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode}
-	if err := call(symCublasGetPointerMode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetPointerMode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetPointerMode says whether scalars of the handle's later calls are in host or in device
@@ -440,14 +422,12 @@ func CublasSetPointerMode_v2(handle CublasHandle_t, mode CublasPointerMode_t) er
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasPointerMode_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, mode: mode}
-	if err := call(symCublasSetPointerMode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetPointerMode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetAtomicsMode tells whether the handle's routines may use atomic operations.
@@ -468,13 +448,11 @@ func CublasGetAtomicsMode(handle CublasHandle_t, mode *CublasAtomicsMode_t) erro
 	args := &struct {
 		handle CublasHandle_t
 		mode   *CublasAtomicsMode_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode}
-	if err := call(symCublasGetAtomicsMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetAtomicsMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetAtomicsMode allows the handle's later calls to use atomic operations, or forbids it.
@@ -500,14 +478,12 @@ func CublasSetAtomicsMode(handle CublasHandle_t, mode CublasAtomicsMode_t) error
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasAtomicsMode_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, mode: mode}
-	if err := call(symCublasSetAtomicsMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetAtomicsMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMathMode tells which precision and hardware the handle's routines may use.
@@ -530,13 +506,11 @@ func CublasGetMathMode(handle CublasHandle_t, mode *CublasMath_t) error {
 	args := &struct {
 		handle CublasHandle_t
 		mode   *CublasMath_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode}
-	if err := call(symCublasGetMathMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMathMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMathMode says which precision and hardware the handle's later calls may use.
@@ -565,14 +539,12 @@ func CublasSetMathMode(handle CublasHandle_t, mode CublasMath_t) error {
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasMath_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, mode: mode}
-	if err := call(symCublasSetMathMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMathMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetSmCountTarget gives the number of multiprocessors for which the handle chooses its
@@ -595,13 +567,11 @@ func CublasGetSmCountTarget(handle CublasHandle_t, smCountTarget *int32) error {
 	args := &struct {
 		handle        CublasHandle_t
 		smCountTarget *int32
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CublasStatus_t
+		_1            [4]byte
 	}{handle: handle, smCountTarget: smCountTarget}
-	if err := call(symCublasGetSmCountTarget, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetSmCountTarget, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetSmCountTarget makes the handle choose kernels as if the GPU had this number of
@@ -629,14 +599,12 @@ func CublasSetSmCountTarget(handle CublasHandle_t, smCountTarget int32) error {
 	args := &struct {
 		handle        CublasHandle_t
 		smCountTarget int32
-		_             [4]byte
-		_             [6]uint64
+		_0            [4]byte
+		_1            [6]uint64
 		ret           CublasStatus_t
+		_2            [4]byte
 	}{handle: handle, smCountTarget: smCountTarget}
-	if err := call(symCublasSetSmCountTarget, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetSmCountTarget, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetEmulationStrategy tells when the handle emulates a precision where it is allowed to.
@@ -658,13 +626,11 @@ func CublasGetEmulationStrategy(handle CublasHandle_t, emulationStrategy *Cublas
 	args := &struct {
 		handle            CublasHandle_t
 		emulationStrategy *CublasEmulationStrategy_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               CublasStatus_t
+		_1                [4]byte
 	}{handle: handle, emulationStrategy: emulationStrategy}
-	if err := call(symCublasGetEmulationStrategy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetEmulationStrategy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetEmulationStrategy says when the handle emulates a precision where it is allowed to.
@@ -692,14 +658,12 @@ func CublasSetEmulationStrategy(handle CublasHandle_t, emulationStrategy CublasE
 	args := &struct {
 		handle            CublasHandle_t
 		emulationStrategy CublasEmulationStrategy_t
-		_                 [4]byte
-		_                 [6]uint64
+		_0                [4]byte
+		_1                [6]uint64
 		ret               CublasStatus_t
+		_2                [4]byte
 	}{handle: handle, emulationStrategy: emulationStrategy}
-	if err := call(symCublasSetEmulationStrategy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetEmulationStrategy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetEmulationSpecialValuesSupport tells which special values emulated routines of the handle
@@ -723,13 +687,11 @@ func CublasGetEmulationSpecialValuesSupport(handle CublasHandle_t, mask *library
 	args := &struct {
 		handle CublasHandle_t
 		mask   *librarytypes.CudaEmulationSpecialValuesSupport
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mask: mask}
-	if err := call(symCublasGetEmulationSpecialValuesSupport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetEmulationSpecialValuesSupport, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetEmulationSpecialValuesSupport says which special values emulated routines of the handle
@@ -758,14 +720,12 @@ func CublasSetEmulationSpecialValuesSupport(handle CublasHandle_t, mask libraryt
 	args := &struct {
 		handle CublasHandle_t
 		mask   librarytypes.CudaEmulationSpecialValuesSupport
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, mask: mask}
-	if err := call(symCublasSetEmulationSpecialValuesSupport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetEmulationSpecialValuesSupport, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetFixedPointEmulationMantissaControl tells how emulated float64 routines of the handle
@@ -788,13 +748,11 @@ func CublasGetFixedPointEmulationMantissaControl(handle CublasHandle_t, mantissa
 	args := &struct {
 		handle          CublasHandle_t
 		mantissaControl *librarytypes.CudaEmulationMantissaControl
-		_               [6]uint64
+		_0              [6]uint64
 		ret             CublasStatus_t
+		_1              [4]byte
 	}{handle: handle, mantissaControl: mantissaControl}
-	if err := call(symCublasGetFixedPointEmulationMantissaControl, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetFixedPointEmulationMantissaControl, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetFixedPointEmulationMantissaControl says how emulated float64 routines of the handle
@@ -823,14 +781,12 @@ func CublasSetFixedPointEmulationMantissaControl(handle CublasHandle_t, mantissa
 	args := &struct {
 		handle          CublasHandle_t
 		mantissaControl librarytypes.CudaEmulationMantissaControl
-		_               [4]byte
-		_               [6]uint64
+		_0              [4]byte
+		_1              [6]uint64
 		ret             CublasStatus_t
+		_2              [4]byte
 	}{handle: handle, mantissaControl: mantissaControl}
-	if err := call(symCublasSetFixedPointEmulationMantissaControl, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetFixedPointEmulationMantissaControl, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetFixedPointEmulationMaxMantissaBitCount gives the largest number of bits of a mantissa
@@ -852,13 +808,11 @@ func CublasGetFixedPointEmulationMaxMantissaBitCount(handle CublasHandle_t, maxM
 	args := &struct {
 		handle              CublasHandle_t
 		maxMantissaBitCount *int32
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 CublasStatus_t
+		_1                  [4]byte
 	}{handle: handle, maxMantissaBitCount: maxMantissaBitCount}
-	if err := call(symCublasGetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetFixedPointEmulationMaxMantissaBitCount limits the number of bits of a mantissa in
@@ -884,14 +838,12 @@ func CublasSetFixedPointEmulationMaxMantissaBitCount(handle CublasHandle_t, maxM
 	args := &struct {
 		handle              CublasHandle_t
 		maxMantissaBitCount int32
-		_                   [4]byte
-		_                   [6]uint64
+		_0                  [4]byte
+		_1                  [6]uint64
 		ret                 CublasStatus_t
+		_2                  [4]byte
 	}{handle: handle, maxMantissaBitCount: maxMantissaBitCount}
-	if err := call(symCublasSetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetFixedPointEmulationMantissaBitOffset gives the number that dynamic control adds to the
@@ -913,13 +865,11 @@ func CublasGetFixedPointEmulationMantissaBitOffset(handle CublasHandle_t, mantis
 	args := &struct {
 		handle            CublasHandle_t
 		mantissaBitOffset *int32
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               CublasStatus_t
+		_1                [4]byte
 	}{handle: handle, mantissaBitOffset: mantissaBitOffset}
-	if err := call(symCublasGetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetFixedPointEmulationMantissaBitOffset sets the number that dynamic control adds to the
@@ -944,14 +894,12 @@ func CublasSetFixedPointEmulationMantissaBitOffset(handle CublasHandle_t, mantis
 	args := &struct {
 		handle            CublasHandle_t
 		mantissaBitOffset int32
-		_                 [4]byte
-		_                 [6]uint64
+		_0                [4]byte
+		_1                [6]uint64
 		ret               CublasStatus_t
+		_2                [4]byte
 	}{handle: handle, mantissaBitOffset: mantissaBitOffset}
-	if err := call(symCublasSetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetFixedPointEmulationMantissaBitCountPointer gives the address to which emulated float64
@@ -974,13 +922,11 @@ func CublasGetFixedPointEmulationMantissaBitCountPointer(handle CublasHandle_t, 
 	args := &struct {
 		handle           CublasHandle_t
 		mantissaBitCount **int32
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CublasStatus_t
+		_1               [4]byte
 	}{handle: handle, mantissaBitCount: mantissaBitCount}
-	if err := call(symCublasGetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetFixedPointEmulationMantissaBitCountPointer names a place in memory to which emulated
@@ -1012,13 +958,11 @@ func CublasSetFixedPointEmulationMantissaBitCountPointer(handle CublasHandle_t, 
 	args := &struct {
 		handle           CublasHandle_t
 		mantissaBitCount *int32
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CublasStatus_t
+		_1               [4]byte
 	}{handle: handle, mantissaBitCount: mantissaBitCount}
-	if err := call(symCublasSetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetStatusName gives the name of a status code, such as CUBLAS_STATUS_INVALID_VALUE.
@@ -1039,14 +983,12 @@ func CublasSetFixedPointEmulationMantissaBitCountPointer(handle CublasHandle_t, 
 func CublasGetStatusName(status_ CublasStatus_t) (string, error) {
 	args := &struct {
 		status_ CublasStatus_t
-		_       [4]byte
-		_       [7]uint64
+		_0      [4]byte
+		_1      [7]uint64
 		ret     *byte
 	}{status_: status_}
-	if err := call(symCublasGetStatusName, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCublasGetStatusName, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // CublasGetStatusString gives a short English description of a status code.
@@ -1067,14 +1009,12 @@ func CublasGetStatusName(status_ CublasStatus_t) (string, error) {
 func CublasGetStatusString(status_ CublasStatus_t) (string, error) {
 	args := &struct {
 		status_ CublasStatus_t
-		_       [4]byte
-		_       [7]uint64
+		_0      [4]byte
+		_1      [7]uint64
 		ret     *byte
 	}{status_: status_}
-	if err := call(symCublasGetStatusString, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCublasGetStatusString, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // CublasLoggerConfigure turns the library's log on or off and says where it goes.
@@ -1099,19 +1039,17 @@ func CublasGetStatusString(status_ CublasStatus_t) (string, error) {
 func CublasLoggerConfigure(logIsOn int32, logToStdOut int32, logToStdErr int32, logFileName *byte) error {
 	args := &struct {
 		logIsOn     int32
-		_           [4]byte
+		_0          [4]byte
 		logToStdOut int32
-		_           [4]byte
+		_1          [4]byte
 		logToStdErr int32
-		_           [4]byte
+		_2          [4]byte
 		logFileName *byte
-		_           [4]uint64
+		_3          [4]uint64
 		ret         CublasStatus_t
+		_4          [4]byte
 	}{logIsOn: logIsOn, logToStdOut: logToStdOut, logToStdErr: logToStdErr, logFileName: logFileName}
-	if err := call(symCublasLoggerConfigure, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLoggerConfigure, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetLoggerCallback installs a function that receives each message of the log, or removes it.
@@ -1135,13 +1073,11 @@ func CublasLoggerConfigure(logIsOn int32, logToStdOut int32, logToStdErr int32, 
 func CublasSetLoggerCallback(userCallback CublasLogCallback) error {
 	args := &struct {
 		userCallback CublasLogCallback
-		_            [7]uint64
+		_0           [7]uint64
 		ret          CublasStatus_t
+		_1           [4]byte
 	}{userCallback: userCallback}
-	if err := call(symCublasSetLoggerCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetLoggerCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetLoggerCallback gives the function that receives messages of the log.
@@ -1160,13 +1096,11 @@ func CublasSetLoggerCallback(userCallback CublasLogCallback) error {
 func CublasGetLoggerCallback(userCallback *CublasLogCallback) error {
 	args := &struct {
 		userCallback *CublasLogCallback
-		_            [7]uint64
+		_0           [7]uint64
 		ret          CublasStatus_t
+		_1           [4]byte
 	}{userCallback: userCallback}
-	if err := call(symCublasGetLoggerCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetLoggerCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetVector copies a vector from host memory to device memory, with a step of its own on each
@@ -1205,22 +1139,20 @@ func CublasGetLoggerCallback(userCallback *CublasLogCallback) error {
 func CublasSetVector(n int32, elemSize int32, x unsafe.Pointer, incx int32, devicePtr unsafe.Pointer, incy int32) error {
 	args := &struct {
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		elemSize  int32
-		_         [4]byte
+		_1        [4]byte
 		x         unsafe.Pointer
 		incx      int32
-		_         [4]byte
+		_2        [4]byte
 		devicePtr unsafe.Pointer
 		incy      int32
-		_         [4]byte
-		_         [2]uint64
+		_3        [4]byte
+		_4        [2]uint64
 		ret       CublasStatus_t
+		_5        [4]byte
 	}{n: n, elemSize: elemSize, x: x, incx: incx, devicePtr: devicePtr, incy: incy}
-	if err := call(symCublasSetVector, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetVector, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetVector_64 copies a vector from host memory to device memory, with a step of its own on
@@ -1264,13 +1196,11 @@ func CublasSetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, d
 		incx      int64
 		devicePtr unsafe.Pointer
 		incy      int64
-		_         [2]uint64
+		_0        [2]uint64
 		ret       CublasStatus_t
+		_1        [4]byte
 	}{n: n, elemSize: elemSize, x: x, incx: incx, devicePtr: devicePtr, incy: incy}
-	if err := call(symCublasSetVector_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetVector_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVector copies a vector from device memory to host memory, with a step of its own on each
@@ -1307,22 +1237,20 @@ func CublasSetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, d
 func CublasGetVector(n int32, elemSize int32, x unsafe.Pointer, incx int32, y unsafe.Pointer, incy int32) error {
 	args := &struct {
 		n        int32
-		_        [4]byte
+		_0       [4]byte
 		elemSize int32
-		_        [4]byte
+		_1       [4]byte
 		x        unsafe.Pointer
 		incx     int32
-		_        [4]byte
+		_2       [4]byte
 		y        unsafe.Pointer
 		incy     int32
-		_        [4]byte
-		_        [2]uint64
+		_3       [4]byte
+		_4       [2]uint64
 		ret      CublasStatus_t
+		_5       [4]byte
 	}{n: n, elemSize: elemSize, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasGetVector, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVector, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVector_64 copies a vector from device memory to host memory, with a step of its own on
@@ -1364,13 +1292,11 @@ func CublasGetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, y
 		incx     int64
 		y        unsafe.Pointer
 		incy     int64
-		_        [2]uint64
+		_0       [2]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{n: n, elemSize: elemSize, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasGetVector_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVector_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMatrix copies a matrix, or a part of one, from host memory to device memory.
@@ -1409,24 +1335,22 @@ func CublasGetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, y
 func CublasSetMatrix(rows int32, cols int32, elemSize int32, A unsafe.Pointer, lda int32, B unsafe.Pointer, ldb int32) error {
 	args := &struct {
 		rows     int32
-		_        [4]byte
+		_0       [4]byte
 		cols     int32
-		_        [4]byte
+		_1       [4]byte
 		elemSize int32
-		_        [4]byte
+		_2       [4]byte
 		A        unsafe.Pointer
 		lda      int32
-		_        [4]byte
+		_3       [4]byte
 		B        unsafe.Pointer
 		ldb      int32
-		_        [4]byte
-		_        [1]uint64
+		_4       [4]byte
+		_5       [1]uint64
 		ret      CublasStatus_t
+		_6       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasSetMatrix, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMatrix, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMatrix_64 copies a matrix, or a part of one, from host memory to device memory.
@@ -1471,13 +1395,11 @@ func CublasSetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 		lda      int64
 		B        unsafe.Pointer
 		ldb      int64
-		_        [1]uint64
+		_0       [1]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasSetMatrix_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMatrix_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMatrix copies a matrix, or a part of one, from device memory to host memory.
@@ -1514,24 +1436,22 @@ func CublasSetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 func CublasGetMatrix(rows int32, cols int32, elemSize int32, A unsafe.Pointer, lda int32, B unsafe.Pointer, ldb int32) error {
 	args := &struct {
 		rows     int32
-		_        [4]byte
+		_0       [4]byte
 		cols     int32
-		_        [4]byte
+		_1       [4]byte
 		elemSize int32
-		_        [4]byte
+		_2       [4]byte
 		A        unsafe.Pointer
 		lda      int32
-		_        [4]byte
+		_3       [4]byte
 		B        unsafe.Pointer
 		ldb      int32
-		_        [4]byte
-		_        [1]uint64
+		_4       [4]byte
+		_5       [1]uint64
 		ret      CublasStatus_t
+		_6       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasGetMatrix, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMatrix, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMatrix_64 copies a matrix, or a part of one, from device memory to host memory.
@@ -1574,13 +1494,11 @@ func CublasGetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 		lda      int64
 		B        unsafe.Pointer
 		ldb      int64
-		_        [1]uint64
+		_0       [1]uint64
 		ret      CublasStatus_t
+		_1       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasGetMatrix_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMatrix_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetVectorAsync enqueues a copy of a vector from host to device memory on a stream.
@@ -1618,23 +1536,21 @@ func CublasGetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 func CublasSetVectorAsync(n int32, elemSize int32, hostPtr unsafe.Pointer, incx int32, devicePtr unsafe.Pointer, incy int32, stream driver.CUstream) error {
 	args := &struct {
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		elemSize  int32
-		_         [4]byte
+		_1        [4]byte
 		hostPtr   unsafe.Pointer
 		incx      int32
-		_         [4]byte
+		_2        [4]byte
 		devicePtr unsafe.Pointer
 		incy      int32
-		_         [4]byte
+		_3        [4]byte
 		stream    driver.CUstream
-		_         [1]uint64
+		_4        [1]uint64
 		ret       CublasStatus_t
+		_5        [4]byte
 	}{n: n, elemSize: elemSize, hostPtr: hostPtr, incx: incx, devicePtr: devicePtr, incy: incy, stream: stream}
-	if err := call(symCublasSetVectorAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetVectorAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetVectorAsync_64 enqueues a copy of a vector from host to device memory on a stream.
@@ -1678,13 +1594,11 @@ func CublasSetVectorAsync_64(n int64, elemSize int64, hostPtr unsafe.Pointer, in
 		devicePtr unsafe.Pointer
 		incy      int64
 		stream    driver.CUstream
-		_         [1]uint64
+		_0        [1]uint64
 		ret       CublasStatus_t
+		_1        [4]byte
 	}{n: n, elemSize: elemSize, hostPtr: hostPtr, incx: incx, devicePtr: devicePtr, incy: incy, stream: stream}
-	if err := call(symCublasSetVectorAsync_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetVectorAsync_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVectorAsync enqueues a copy of a vector from device to host memory on a stream.
@@ -1723,23 +1637,21 @@ func CublasSetVectorAsync_64(n int64, elemSize int64, hostPtr unsafe.Pointer, in
 func CublasGetVectorAsync(n int32, elemSize int32, devicePtr unsafe.Pointer, incx int32, hostPtr unsafe.Pointer, incy int32, stream driver.CUstream) error {
 	args := &struct {
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		elemSize  int32
-		_         [4]byte
+		_1        [4]byte
 		devicePtr unsafe.Pointer
 		incx      int32
-		_         [4]byte
+		_2        [4]byte
 		hostPtr   unsafe.Pointer
 		incy      int32
-		_         [4]byte
+		_3        [4]byte
 		stream    driver.CUstream
-		_         [1]uint64
+		_4        [1]uint64
 		ret       CublasStatus_t
+		_5        [4]byte
 	}{n: n, elemSize: elemSize, devicePtr: devicePtr, incx: incx, hostPtr: hostPtr, incy: incy, stream: stream}
-	if err := call(symCublasGetVectorAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVectorAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVectorAsync_64 enqueues a copy of a vector from device to host memory on a stream.
@@ -1784,13 +1696,11 @@ func CublasGetVectorAsync_64(n int64, elemSize int64, devicePtr unsafe.Pointer, 
 		hostPtr   unsafe.Pointer
 		incy      int64
 		stream    driver.CUstream
-		_         [1]uint64
+		_0        [1]uint64
 		ret       CublasStatus_t
+		_1        [4]byte
 	}{n: n, elemSize: elemSize, devicePtr: devicePtr, incx: incx, hostPtr: hostPtr, incy: incy, stream: stream}
-	if err := call(symCublasGetVectorAsync_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVectorAsync_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMatrixAsync enqueues a copy of a matrix from host to device memory on a stream.
@@ -1828,24 +1738,22 @@ func CublasGetVectorAsync_64(n int64, elemSize int64, devicePtr unsafe.Pointer, 
 func CublasSetMatrixAsync(rows int32, cols int32, elemSize int32, A unsafe.Pointer, lda int32, B unsafe.Pointer, ldb int32, stream driver.CUstream) error {
 	args := &struct {
 		rows     int32
-		_        [4]byte
+		_0       [4]byte
 		cols     int32
-		_        [4]byte
+		_1       [4]byte
 		elemSize int32
-		_        [4]byte
+		_2       [4]byte
 		A        unsafe.Pointer
 		lda      int32
-		_        [4]byte
+		_3       [4]byte
 		B        unsafe.Pointer
 		ldb      int32
-		_        [4]byte
+		_4       [4]byte
 		stream   driver.CUstream
 		ret      CublasStatus_t
+		_5       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
-	if err := call(symCublasSetMatrixAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMatrixAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMatrixAsync_64 enqueues a copy of a matrix from host to device memory on a stream.
@@ -1891,11 +1799,9 @@ func CublasSetMatrixAsync_64(rows int64, cols int64, elemSize int64, A unsafe.Po
 		ldb      int64
 		stream   driver.CUstream
 		ret      CublasStatus_t
+		_0       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
-	if err := call(symCublasSetMatrixAsync_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMatrixAsync_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMatrixAsync enqueues a copy of a matrix from device to host memory on a stream.
@@ -1933,24 +1839,22 @@ func CublasSetMatrixAsync_64(rows int64, cols int64, elemSize int64, A unsafe.Po
 func CublasGetMatrixAsync(rows int32, cols int32, elemSize int32, A unsafe.Pointer, lda int32, B unsafe.Pointer, ldb int32, stream driver.CUstream) error {
 	args := &struct {
 		rows     int32
-		_        [4]byte
+		_0       [4]byte
 		cols     int32
-		_        [4]byte
+		_1       [4]byte
 		elemSize int32
-		_        [4]byte
+		_2       [4]byte
 		A        unsafe.Pointer
 		lda      int32
-		_        [4]byte
+		_3       [4]byte
 		B        unsafe.Pointer
 		ldb      int32
-		_        [4]byte
+		_4       [4]byte
 		stream   driver.CUstream
 		ret      CublasStatus_t
+		_5       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
-	if err := call(symCublasGetMatrixAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMatrixAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMatrixAsync_64 enqueues a copy of a matrix from device to host memory on a stream.
@@ -1996,11 +1900,9 @@ func CublasGetMatrixAsync_64(rows int64, cols int64, elemSize int64, A unsafe.Po
 		ldb      int64
 		stream   driver.CUstream
 		ret      CublasStatus_t
+		_0       [4]byte
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
-	if err := call(symCublasGetMatrixAsync_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMatrixAsync_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasXerbla prints a message about a bad argument, as BLAS libraries do, and returns.
@@ -2024,13 +1926,10 @@ func CublasXerbla(srName *byte, info int32) error {
 	args := &struct {
 		srName *byte
 		info   int32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 	}{srName: srName, info: info}
-	if err := call(symCublasXerbla, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return nil
+	return call(symCublasXerbla, unsafe.Pointer(args))
 }
 
 // CublasNrm2Ex computes the Euclidean norm of a vector, with the types of vector, result and
@@ -2073,23 +1972,21 @@ func CublasNrm2Ex(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		ret           CublasStatus_t
+		_5            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasNrm2Ex, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasNrm2Ex, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasNrm2Ex_64 computes the Euclidean norm of a vector, with the types of vector, result and
@@ -2134,19 +2031,17 @@ func CublasNrm2Ex_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		ret           CublasStatus_t
+		_3            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasNrm2Ex_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasNrm2Ex_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSnrm2 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2198,18 +2093,16 @@ func CublasSnrm2_v2(handle CublasHandle_t, n int32, x *float32, incx int32, resu
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasSnrm2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSnrm2_64 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2264,13 +2157,11 @@ func CublasSnrm2_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, r
 		x      *float32
 		incx   int64
 		result *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasSnrm2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDnrm2 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2322,18 +2213,16 @@ func CublasDnrm2_v2(handle CublasHandle_t, n int32, x *float64, incx int32, resu
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float64
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDnrm2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDnrm2_64 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2388,13 +2277,11 @@ func CublasDnrm2_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, r
 		x      *float64
 		incx   int64
 		result *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDnrm2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScnrm2 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2446,18 +2333,16 @@ func CublasScnrm2_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasScnrm2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScnrm2_64 computes the Euclidean norm of a vector: the root of its squared magnitudes,
@@ -2512,13 +2397,11 @@ func CublasScnrm2_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		x      *complex64
 		incx   int64
 		result *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasScnrm2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDznrm2 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2570,18 +2453,16 @@ func CublasDznrm2_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float64
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDznrm2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDznrm2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDznrm2_64 computes the Euclidean norm of a vector: the root of its squared magnitudes,
@@ -2636,13 +2517,11 @@ func CublasDznrm2_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		x      *complex128
 		incx   int64
 		result *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDznrm2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDznrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDotEx computes the dot product of two vectors, with the types as arguments; DotcEx
@@ -2688,28 +2567,26 @@ func CublasDotEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType library
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		incy          int32
-		_             [4]byte
+		_4            [4]byte
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasDotEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDotEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDotEx_64 computes the dot product of two vectors, with the types as arguments; DotcEx
@@ -2757,23 +2634,21 @@ func CublasDotEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType libr
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incy          int64
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasDotEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDotEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDotcEx computes the dot product of two vectors, with the types as arguments; DotcEx
@@ -2819,28 +2694,26 @@ func CublasDotcEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		incy          int32
-		_             [4]byte
+		_4            [4]byte
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasDotcEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDotcEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDotcEx_64 computes the dot product of two vectors, with the types as arguments; DotcEx
@@ -2888,23 +2761,21 @@ func CublasDotcEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incy          int64
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasDotcEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDotcEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSdot computes the dot product of two vectors, the sum of the products of their elements.
@@ -2956,21 +2827,19 @@ func CublasSdot_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *fl
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *float32
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasSdot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSdot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSdot_64 computes the dot product of two vectors, the sum of the products of their elements.
@@ -3028,13 +2897,11 @@ func CublasSdot_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y 
 		y      *float32
 		incy   int64
 		result *float32
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasSdot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSdot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDdot computes the dot product of two vectors, the sum of the products of their elements.
@@ -3086,21 +2953,19 @@ func CublasDdot_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *fl
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *float64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasDdot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDdot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDdot_64 computes the dot product of two vectors, the sum of the products of their elements.
@@ -3158,13 +3023,11 @@ func CublasDdot_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y 
 		y      *float64
 		incy   int64
 		result *float64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasDdot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDdot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdotu computes the dot product of two vectors, the sum of the products of their elements.
@@ -3217,21 +3080,19 @@ func CublasCdotu_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *complex64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasCdotu_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdotu_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdotu_64 computes the dot product of two vectors, the sum of the products of their
@@ -3290,13 +3151,11 @@ func CublasCdotu_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		y      *complex64
 		incy   int64
 		result *complex64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasCdotu_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdotu_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdotc computes the dot product of two vectors, the sum of the products of their elements.
@@ -3349,21 +3208,19 @@ func CublasCdotc_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *complex64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasCdotc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdotc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdotc_64 computes the dot product of two vectors, the sum of the products of their
@@ -3422,13 +3279,11 @@ func CublasCdotc_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		y      *complex64
 		incy   int64
 		result *complex64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasCdotc_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdotc_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdotu computes the dot product of two vectors, the sum of the products of their elements.
@@ -3481,21 +3336,19 @@ func CublasZdotu_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *complex128
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasZdotu_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdotu_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdotu_64 computes the dot product of two vectors, the sum of the products of their
@@ -3554,13 +3407,11 @@ func CublasZdotu_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		y      *complex128
 		incy   int64
 		result *complex128
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasZdotu_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdotu_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdotc computes the dot product of two vectors, the sum of the products of their elements.
@@ -3613,21 +3464,19 @@ func CublasZdotc_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *complex128
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasZdotc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdotc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdotc_64 computes the dot product of two vectors, the sum of the products of their
@@ -3686,13 +3535,11 @@ func CublasZdotc_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		y      *complex128
 		incy   int64
 		result *complex128
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasZdotc_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdotc_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScalEx multiplies a vector by a scalar, in place, with the types as arguments: x = alpha*x.
@@ -3732,23 +3579,21 @@ func CublasScalEx(handle CublasHandle_t, n int32, alpha unsafe.Pointer, alphaTyp
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		alpha         unsafe.Pointer
 		alphaType     librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		incx          int32
-		_             [4]byte
+		_3            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		ret           CublasStatus_t
+		_5            [4]byte
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, executionType: executionType}
-	if err := call(symCublasScalEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScalEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScalEx_64 multiplies a vector by a scalar, in place, with the types as arguments: x =
@@ -3791,19 +3636,17 @@ func CublasScalEx_64(handle CublasHandle_t, n int64, alpha unsafe.Pointer, alpha
 		n             int64
 		alpha         unsafe.Pointer
 		alphaType     librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int64
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		ret           CublasStatus_t
+		_3            [4]byte
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, executionType: executionType}
-	if err := call(symCublasScalEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScalEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -3852,18 +3695,16 @@ func CublasSscal_v2(handle CublasHandle_t, n int32, alpha *float32, x *float32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasSscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -3915,13 +3756,11 @@ func CublasSscal_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *float3
 		alpha  *float32
 		x      *float32
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasSscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -3970,18 +3809,16 @@ func CublasDscal_v2(handle CublasHandle_t, n int32, alpha *float64, x *float64, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasDscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4033,13 +3870,11 @@ func CublasDscal_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *float6
 		alpha  *float64
 		x      *float64
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasDscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4088,18 +3923,16 @@ func CublasCscal_v2(handle CublasHandle_t, n int32, alpha *complex64, x *complex
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasCscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4151,13 +3984,11 @@ func CublasCscal_v2_64(handle CublasHandle_t, n int64, alpha *complex64, x *comp
 		alpha  *complex64
 		x      *complex64
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasCscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4206,18 +4037,16 @@ func CublasCsscal_v2(handle CublasHandle_t, n int32, alpha *float32, x *complex6
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float32
 		x      *complex64
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasCsscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4269,13 +4098,11 @@ func CublasCsscal_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *compl
 		alpha  *float32
 		x      *complex64
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasCsscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4324,18 +4151,16 @@ func CublasZscal_v2(handle CublasHandle_t, n int32, alpha *complex128, x *comple
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasZscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4387,13 +4212,11 @@ func CublasZscal_v2_64(handle CublasHandle_t, n int64, alpha *complex128, x *com
 		alpha  *complex128
 		x      *complex128
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasZscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4442,18 +4265,16 @@ func CublasZdscal_v2(handle CublasHandle_t, n int32, alpha *float64, x *complex1
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float64
 		x      *complex128
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasZdscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4505,13 +4326,11 @@ func CublasZdscal_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *compl
 		alpha  *float64
 		x      *complex128
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasZdscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasAxpyEx adds a multiple of one vector to another, with the types as arguments: y = alpha*x +
@@ -4556,28 +4375,26 @@ func CublasAxpyEx(handle CublasHandle_t, n int32, alpha unsafe.Pointer, alphaTyp
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		alpha         unsafe.Pointer
 		alphaType     librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		incx          int32
-		_             [4]byte
+		_3            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		incy          int32
-		_             [4]byte
+		_5            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, executiontype: executiontype}
-	if err := call(symCublasAxpyEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasAxpyEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasAxpyEx_64 adds a multiple of one vector to another, with the types as arguments: y =
@@ -4624,23 +4441,21 @@ func CublasAxpyEx_64(handle CublasHandle_t, n int64, alpha unsafe.Pointer, alpha
 		n             int64
 		alpha         unsafe.Pointer
 		alphaType     librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		incy          int64
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, executiontype: executiontype}
-	if err := call(symCublasAxpyEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasAxpyEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSaxpy adds a multiple of one vector to another: y = alpha*x + y.
@@ -4689,21 +4504,19 @@ func CublasSaxpy_v2(handle CublasHandle_t, n int32, alpha *float32, x *float32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
-		_      [1]uint64
+		_2     [4]byte
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasSaxpy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSaxpy_64 adds a multiple of one vector to another: y = alpha*x + y.
@@ -4757,13 +4570,11 @@ func CublasSaxpy_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *float3
 		incx   int64
 		y      *float32
 		incy   int64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasSaxpy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDaxpy adds a multiple of one vector to another: y = alpha*x + y.
@@ -4812,21 +4623,19 @@ func CublasDaxpy_v2(handle CublasHandle_t, n int32, alpha *float64, x *float64, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
-		_      [1]uint64
+		_2     [4]byte
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDaxpy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDaxpy_64 adds a multiple of one vector to another: y = alpha*x + y.
@@ -4880,13 +4689,11 @@ func CublasDaxpy_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *float6
 		incx   int64
 		y      *float64
 		incy   int64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDaxpy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCaxpy adds a multiple of one vector to another: y = alpha*x + y.
@@ -4935,21 +4742,19 @@ func CublasCaxpy_v2(handle CublasHandle_t, n int32, alpha *complex64, x *complex
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
-		_      [1]uint64
+		_2     [4]byte
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCaxpy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCaxpy_64 adds a multiple of one vector to another: y = alpha*x + y.
@@ -5003,13 +4808,11 @@ func CublasCaxpy_v2_64(handle CublasHandle_t, n int64, alpha *complex64, x *comp
 		incx   int64
 		y      *complex64
 		incy   int64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCaxpy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZaxpy adds a multiple of one vector to another: y = alpha*x + y.
@@ -5058,21 +4861,19 @@ func CublasZaxpy_v2(handle CublasHandle_t, n int32, alpha *complex128, x *comple
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
-		_      [1]uint64
+		_2     [4]byte
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZaxpy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZaxpy_64 adds a multiple of one vector to another: y = alpha*x + y.
@@ -5126,13 +4927,11 @@ func CublasZaxpy_v2_64(handle CublasHandle_t, n int64, alpha *complex128, x *com
 		incx   int64
 		y      *complex128
 		incy   int64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZaxpy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCopyEx copies a vector to another on the device, with the type as an argument: y = x.
@@ -5172,23 +4971,21 @@ func CublasCopyEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      unsafe.Pointer
 		yType  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
-	if err := call(symCublasCopyEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCopyEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCopyEx_64 copies a vector to another on the device, with the type as an argument: y = x.
@@ -5230,18 +5027,16 @@ func CublasCopyEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n      int64
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_0     [4]byte
 		incx   int64
 		y      unsafe.Pointer
 		yType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incy   int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
-	if err := call(symCublasCopyEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCopyEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScopy copies a vector to another on the device: y = x, with a step of its own on each side.
@@ -5292,20 +5087,18 @@ func CublasScopy_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasScopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScopy_64 copies a vector to another on the device: y = x, with a step of its own on each
@@ -5361,13 +5154,11 @@ func CublasScopy_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		incx   int64
 		y      *float32
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasScopy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDcopy copies a vector to another on the device: y = x, with a step of its own on each side.
@@ -5418,20 +5209,18 @@ func CublasDcopy_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDcopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDcopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDcopy_64 copies a vector to another on the device: y = x, with a step of its own on each
@@ -5487,13 +5276,11 @@ func CublasDcopy_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		incx   int64
 		y      *float64
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDcopy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCcopy copies a vector to another on the device: y = x, with a step of its own on each side.
@@ -5544,20 +5331,18 @@ func CublasCcopy_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCcopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCcopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCcopy_64 copies a vector to another on the device: y = x, with a step of its own on each
@@ -5613,13 +5398,11 @@ func CublasCcopy_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		incx   int64
 		y      *complex64
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCcopy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZcopy copies a vector to another on the device: y = x, with a step of its own on each side.
@@ -5670,20 +5453,18 @@ func CublasZcopy_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZcopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZcopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZcopy_64 copies a vector to another on the device: y = x, with a step of its own on each
@@ -5739,13 +5520,11 @@ func CublasZcopy_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		incx   int64
 		y      *complex128
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZcopy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSswap exchanges the elements of two vectors.
@@ -5792,20 +5571,18 @@ func CublasSswap_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasSswap_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSswap_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSswap_64 exchanges the elements of two vectors.
@@ -5856,13 +5633,11 @@ func CublasSswap_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		incx   int64
 		y      *float32
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasSswap_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDswap exchanges the elements of two vectors.
@@ -5909,20 +5684,18 @@ func CublasDswap_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDswap_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDswap_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDswap_64 exchanges the elements of two vectors.
@@ -5973,13 +5746,11 @@ func CublasDswap_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		incx   int64
 		y      *float64
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDswap_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCswap exchanges the elements of two vectors.
@@ -6026,20 +5797,18 @@ func CublasCswap_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCswap_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCswap_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCswap_64 exchanges the elements of two vectors.
@@ -6090,13 +5859,11 @@ func CublasCswap_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		incx   int64
 		y      *complex64
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCswap_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZswap exchanges the elements of two vectors.
@@ -6143,20 +5910,18 @@ func CublasZswap_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZswap_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZswap_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZswap_64 exchanges the elements of two vectors.
@@ -6207,13 +5972,11 @@ func CublasZswap_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		incx   int64
 		y      *complex128
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZswap_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSwapEx exchanges the elements of two vectors, with the type as an argument.
@@ -6253,23 +6016,21 @@ func CublasSwapEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      unsafe.Pointer
 		yType  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
-	if err := call(symCublasSwapEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSwapEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSwapEx_64 exchanges the elements of two vectors, with the type as an argument.
@@ -6311,18 +6072,16 @@ func CublasSwapEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n      int64
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_0     [4]byte
 		incx   int64
 		y      unsafe.Pointer
 		yType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incy   int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
-	if err := call(symCublasSwapEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSwapEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIsamax finds the element of the largest magnitude and gives its position, counted from 1.
@@ -6374,18 +6133,16 @@ func CublasIsamax_v2(handle CublasHandle_t, n int32, x *float32, incx int32, res
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIsamax_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIsamax_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIsamax_64 finds the element of the largest magnitude and gives its position, counted from
@@ -6441,13 +6198,11 @@ func CublasIsamax_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, 
 		x      *float32
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIsamax_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIsamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIdamax finds the element of the largest magnitude and gives its position, counted from 1.
@@ -6499,18 +6254,16 @@ func CublasIdamax_v2(handle CublasHandle_t, n int32, x *float64, incx int32, res
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIdamax_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIdamax_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIdamax_64 finds the element of the largest magnitude and gives its position, counted from
@@ -6566,13 +6319,11 @@ func CublasIdamax_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, 
 		x      *float64
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIdamax_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIdamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIcamax finds the element of the largest magnitude and gives its position, counted from 1.
@@ -6624,18 +6375,16 @@ func CublasIcamax_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIcamax_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIcamax_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIcamax_64 finds the element of the largest magnitude and gives its position, counted from
@@ -6691,13 +6440,11 @@ func CublasIcamax_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		x      *complex64
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIcamax_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIcamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIzamax finds the element of the largest magnitude and gives its position, counted from 1.
@@ -6749,18 +6496,16 @@ func CublasIzamax_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIzamax_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIzamax_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIzamax_64 finds the element of the largest magnitude and gives its position, counted from
@@ -6816,13 +6561,11 @@ func CublasIzamax_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		x      *complex128
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIzamax_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIzamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIamaxEx finds the element of the largest magnitude, with the type as an argument, and gives
@@ -6863,20 +6606,18 @@ func CublasIamaxEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType libra
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		result *int32
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
-	if err := call(symCublasIamaxEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIamaxEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIamaxEx_64 finds the element of the largest magnitude, with the type as an argument, and
@@ -6919,16 +6660,14 @@ func CublasIamaxEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType li
 		n      int64
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_0     [4]byte
 		incx   int64
 		result *int64
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
-	if err := call(symCublasIamaxEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIamaxEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIsamin finds the element of the smallest magnitude and gives its position, counted from 1.
@@ -6980,18 +6719,16 @@ func CublasIsamin_v2(handle CublasHandle_t, n int32, x *float32, incx int32, res
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIsamin_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIsamin_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIsamin_64 finds the element of the smallest magnitude and gives its position, counted from
@@ -7047,13 +6784,11 @@ func CublasIsamin_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, 
 		x      *float32
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIsamin_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIsamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIdamin finds the element of the smallest magnitude and gives its position, counted from 1.
@@ -7105,18 +6840,16 @@ func CublasIdamin_v2(handle CublasHandle_t, n int32, x *float64, incx int32, res
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIdamin_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIdamin_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIdamin_64 finds the element of the smallest magnitude and gives its position, counted from
@@ -7172,13 +6905,11 @@ func CublasIdamin_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, 
 		x      *float64
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIdamin_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIdamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIcamin finds the element of the smallest magnitude and gives its position, counted from 1.
@@ -7230,18 +6961,16 @@ func CublasIcamin_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIcamin_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIcamin_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIcamin_64 finds the element of the smallest magnitude and gives its position, counted from
@@ -7297,13 +7026,11 @@ func CublasIcamin_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		x      *complex64
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIcamin_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIcamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIzamin finds the element of the smallest magnitude and gives its position, counted from 1.
@@ -7355,18 +7082,16 @@ func CublasIzamin_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIzamin_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIzamin_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIzamin_64 finds the element of the smallest magnitude and gives its position, counted from
@@ -7422,13 +7147,11 @@ func CublasIzamin_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		x      *complex128
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIzamin_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIzamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIaminEx finds the element of the smallest magnitude, with the type as an argument, and
@@ -7469,20 +7192,18 @@ func CublasIaminEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType libra
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		result *int32
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
-	if err := call(symCublasIaminEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIaminEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIaminEx_64 finds the element of the smallest magnitude, with the type as an argument, and
@@ -7525,16 +7246,14 @@ func CublasIaminEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType li
 		n      int64
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_0     [4]byte
 		incx   int64
 		result *int64
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
-	if err := call(symCublasIaminEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIaminEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasAsumEx computes the sum of the magnitudes of a vector's elements, with the types as
@@ -7577,23 +7296,21 @@ func CublasAsumEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		ret           CublasStatus_t
+		_5            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executiontype: executiontype}
-	if err := call(symCublasAsumEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasAsumEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasAsumEx_64 computes the sum of the magnitudes of a vector's elements, with the types as
@@ -7638,19 +7355,17 @@ func CublasAsumEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		ret           CublasStatus_t
+		_3            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executiontype: executiontype}
-	if err := call(symCublasAsumEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasAsumEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSasum computes the sum of the magnitudes of a vector's elements.
@@ -7699,18 +7414,16 @@ func CublasSasum_v2(handle CublasHandle_t, n int32, x *float32, incx int32, resu
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasSasum_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSasum_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSasum_64 computes the sum of the magnitudes of a vector's elements.
@@ -7762,13 +7475,11 @@ func CublasSasum_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, r
 		x      *float32
 		incx   int64
 		result *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasSasum_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDasum computes the sum of the magnitudes of a vector's elements.
@@ -7817,18 +7528,16 @@ func CublasDasum_v2(handle CublasHandle_t, n int32, x *float64, incx int32, resu
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float64
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDasum_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDasum_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDasum_64 computes the sum of the magnitudes of a vector's elements.
@@ -7880,13 +7589,11 @@ func CublasDasum_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, r
 		x      *float64
 		incx   int64
 		result *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDasum_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScasum computes the sum of the magnitudes of a vector's elements.
@@ -7935,18 +7642,16 @@ func CublasScasum_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasScasum_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScasum_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScasum_64 computes the sum of the magnitudes of a vector's elements.
@@ -7998,13 +7703,11 @@ func CublasScasum_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		x      *complex64
 		incx   int64
 		result *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasScasum_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDzasum computes the sum of the magnitudes of a vector's elements.
@@ -8053,18 +7756,16 @@ func CublasDzasum_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float64
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDzasum_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDzasum_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDzasum_64 computes the sum of the magnitudes of a vector's elements.
@@ -8116,13 +7817,11 @@ func CublasDzasum_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		x      *complex128
 		incx   int64
 		result *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDzasum_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDzasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8177,21 +7876,19 @@ func CublasSrot_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *fl
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasSrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8253,11 +7950,9 @@ func CublasSrot_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y 
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasSrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8312,21 +8007,19 @@ func CublasDrot_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *fl
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasDrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8388,11 +8081,9 @@ func CublasDrot_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y 
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasDrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8447,21 +8138,19 @@ func CublasCrot_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y *
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float32
 		s      *complex64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasCrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8523,11 +8212,9 @@ func CublasCrot_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64, 
 		c      *float32
 		s      *complex64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasCrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8582,21 +8269,19 @@ func CublasCsrot_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasCsrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8658,11 +8343,9 @@ func CublasCsrot_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasCsrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8717,21 +8400,19 @@ func CublasZrot_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float64
 		s      *complex128
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasZrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8793,11 +8474,9 @@ func CublasZrot_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64,
 		c      *float64
 		s      *complex128
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasZrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8852,21 +8531,19 @@ func CublasZdrot_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasZdrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8928,11 +8605,9 @@ func CublasZdrot_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasZdrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotEx applies a Givens rotation to two vectors, with the types as arguments.
@@ -8979,29 +8654,27 @@ func CublasRotEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType library
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		incy          int32
-		_             [4]byte
+		_4            [4]byte
 		c             unsafe.Pointer
 		s             unsafe.Pointer
 		csType        librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, c: c, s: s, csType: csType, executiontype: executiontype}
-	if err := call(symCublasRotEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotEx_64 applies a Givens rotation to two vectors, with the types as arguments.
@@ -9050,24 +8723,22 @@ func CublasRotEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType libr
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incy          int64
 		c             unsafe.Pointer
 		s             unsafe.Pointer
 		csType        librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, c: c, s: s, csType: csType, executiontype: executiontype}
-	if err := call(symCublasRotEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrotg computes the Givens rotation that turns the vector (a, b) into (r, 0).
@@ -9117,13 +8788,11 @@ func CublasSrotg_v2(handle CublasHandle_t, a *float32, b *float32, c *float32, s
 		b      *float32
 		c      *float32
 		s      *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, a: a, b: b, c: c, s: s}
-	if err := call(symCublasSrotg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrotg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrotg computes the Givens rotation that turns the vector (a, b) into (r, 0).
@@ -9173,13 +8842,11 @@ func CublasDrotg_v2(handle CublasHandle_t, a *float64, b *float64, c *float64, s
 		b      *float64
 		c      *float64
 		s      *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, a: a, b: b, c: c, s: s}
-	if err := call(symCublasDrotg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrotg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCrotg computes the Givens rotation that turns the vector (a, b) into (r, 0).
@@ -9229,13 +8896,11 @@ func CublasCrotg_v2(handle CublasHandle_t, a *complex64, b *complex64, c *float3
 		b      *complex64
 		c      *float32
 		s      *complex64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, a: a, b: b, c: c, s: s}
-	if err := call(symCublasCrotg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCrotg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZrotg computes the Givens rotation that turns the vector (a, b) into (r, 0).
@@ -9285,13 +8950,11 @@ func CublasZrotg_v2(handle CublasHandle_t, a *complex128, b *complex128, c *floa
 		b      *complex128
 		c      *float64
 		s      *complex128
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, a: a, b: b, c: c, s: s}
-	if err := call(symCublasZrotg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZrotg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotgEx computes a Givens rotation, with the types as arguments.
@@ -9331,19 +8994,17 @@ func CublasRotgEx(handle CublasHandle_t, a unsafe.Pointer, b unsafe.Pointer, abT
 		a             unsafe.Pointer
 		b             unsafe.Pointer
 		abType        librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		c             unsafe.Pointer
 		s             unsafe.Pointer
 		csType        librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		ret           CublasStatus_t
+		_3            [4]byte
 	}{handle: handle, a: a, b: b, abType: abType, c: c, s: s, csType: csType, executiontype: executiontype}
-	if err := call(symCublasRotgEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotgEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrotm applies a modified Givens rotation to two vectors: (x, y) becomes H*(x, y) with a
@@ -9403,21 +9064,19 @@ func CublasSrotm_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		param  *float32
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
-	if err := call(symCublasSrotm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrotm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrotm_64 applies a modified Givens rotation to two vectors: (x, y) becomes H*(x, y) with a
@@ -9482,13 +9141,11 @@ func CublasSrotm_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		y      *float32
 		incy   int64
 		param  *float32
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
-	if err := call(symCublasSrotm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrotm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrotm applies a modified Givens rotation to two vectors: (x, y) becomes H*(x, y) with a
@@ -9548,21 +9205,19 @@ func CublasDrotm_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		param  *float64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
-	if err := call(symCublasDrotm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrotm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrotm_64 applies a modified Givens rotation to two vectors: (x, y) becomes H*(x, y) with a
@@ -9627,13 +9282,11 @@ func CublasDrotm_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		y      *float64
 		incy   int64
 		param  *float64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
-	if err := call(symCublasDrotm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrotm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotmEx applies a modified Givens rotation to two vectors, with the types as arguments.
@@ -9677,28 +9330,26 @@ func CublasRotmEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		incy          int32
-		_             [4]byte
+		_4            [4]byte
 		param         unsafe.Pointer
 		paramType     librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
+		_7            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, param: param, paramType: paramType, executiontype: executiontype}
-	if err := call(symCublasRotmEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotmEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotmEx_64 applies a modified Givens rotation to two vectors, with the types as arguments.
@@ -9744,23 +9395,21 @@ func CublasRotmEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incy          int64
 		param         unsafe.Pointer
 		paramType     librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
+		_4            [4]byte
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, param: param, paramType: paramType, executiontype: executiontype}
-	if err := call(symCublasRotmEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotmEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrotmg computes the modified Givens rotation that makes the second component of
@@ -9812,13 +9461,11 @@ func CublasSrotmg_v2(handle CublasHandle_t, d1 *float32, d2 *float32, x1 *float3
 		x1     *float32
 		y1     *float32
 		param  *float32
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, d1: d1, d2: d2, x1: x1, y1: y1, param: param}
-	if err := call(symCublasSrotmg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrotmg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrotmg computes the modified Givens rotation that makes the second component of
@@ -9870,13 +9517,11 @@ func CublasDrotmg_v2(handle CublasHandle_t, d1 *float64, d2 *float64, x1 *float6
 		x1     *float64
 		y1     *float64
 		param  *float64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, d1: d1, d2: d2, x1: x1, y1: y1, param: param}
-	if err := call(symCublasDrotmg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrotmg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotmgEx computes a modified Givens rotation, with the types as arguments.
@@ -9918,27 +9563,25 @@ func CublasRotmgEx(handle CublasHandle_t, d1 unsafe.Pointer, d1Type librarytypes
 		handle        CublasHandle_t
 		d1            unsafe.Pointer
 		d1Type        librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		d2            unsafe.Pointer
 		d2Type        librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		x1            unsafe.Pointer
 		x1Type        librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		y1            unsafe.Pointer
 		y1Type        librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		param         unsafe.Pointer
 		paramType     librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		ret           CublasStatus_t
+		_6            [4]byte
 	}{handle: handle, d1: d1, d1Type: d1Type, d2: d2, d2Type: d2Type, x1: x1, x1Type: x1Type, y1: y1, y1Type: y1Type, param: param, paramType: paramType, executiontype: executiontype}
-	if err := call(symCublasRotmgEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotmgEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemv multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10004,28 +9647,26 @@ func CublasSgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSgemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemv_64 multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10091,7 +9732,7 @@ func CublasSgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -10103,11 +9744,9 @@ func CublasSgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSgemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemv multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10173,28 +9812,26 @@ func CublasDgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDgemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemv_64 multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10260,7 +9897,7 @@ func CublasDgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -10272,11 +9909,9 @@ func CublasDgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDgemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemv multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10342,28 +9977,26 @@ func CublasCgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCgemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemv_64 multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10429,7 +10062,7 @@ func CublasCgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -10441,11 +10074,9 @@ func CublasCgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCgemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemv multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10511,28 +10142,26 @@ func CublasZgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZgemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemv_64 multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10598,7 +10227,7 @@ func CublasZgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -10610,11 +10239,9 @@ func CublasZgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZgemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgbmv multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10676,32 +10303,30 @@ func CublasSgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		kl     int32
-		_      [4]byte
+		_3     [4]byte
 		ku     int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSgbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgbmv_64 multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10763,7 +10388,7 @@ func CublasSgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		kl     int64
@@ -10777,11 +10402,9 @@ func CublasSgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSgbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgbmv multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10843,32 +10466,30 @@ func CublasDgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		kl     int32
-		_      [4]byte
+		_3     [4]byte
 		ku     int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDgbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgbmv_64 multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10930,7 +10551,7 @@ func CublasDgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		kl     int64
@@ -10944,11 +10565,9 @@ func CublasDgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDgbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgbmv multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -11010,32 +10629,30 @@ func CublasCgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		kl     int32
-		_      [4]byte
+		_3     [4]byte
 		ku     int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCgbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgbmv_64 multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -11097,7 +10714,7 @@ func CublasCgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		kl     int64
@@ -11111,11 +10728,9 @@ func CublasCgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCgbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgbmv multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -11177,32 +10792,30 @@ func CublasZgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		kl     int32
-		_      [4]byte
+		_3     [4]byte
 		ku     int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZgbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgbmv_64 multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -11264,7 +10877,7 @@ func CublasZgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		kl     int64
@@ -11278,11 +10891,9 @@ func CublasZgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZgbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrmv multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11336,25 +10947,23 @@ func CublasStrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStrmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrmv_64 multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11408,22 +11017,20 @@ func CublasStrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *float32
 		lda    int64
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStrmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrmv multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11477,25 +11084,23 @@ func CublasDtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtrmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrmv_64 multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11549,22 +11154,20 @@ func CublasDtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *float64
 		lda    int64
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtrmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrmv multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11618,25 +11221,23 @@ func CublasCtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtrmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrmv_64 multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11690,22 +11291,20 @@ func CublasCtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *complex64
 		lda    int64
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtrmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrmv multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11759,25 +11358,23 @@ func CublasZtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtrmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrmv_64 multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11831,22 +11428,20 @@ func CublasZtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *complex128
 		lda    int64
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtrmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStbmv multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -11901,27 +11496,25 @@ func CublasStbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStbmv_64 multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -11976,11 +11569,11 @@ func CublasStbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *float32
@@ -11988,11 +11581,9 @@ func CublasStbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtbmv multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12047,27 +11638,25 @@ func CublasDtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtbmv_64 multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12122,11 +11711,11 @@ func CublasDtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *float64
@@ -12134,11 +11723,9 @@ func CublasDtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtbmv multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12193,27 +11780,25 @@ func CublasCtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtbmv_64 multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12268,11 +11853,11 @@ func CublasCtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *complex64
@@ -12280,11 +11865,9 @@ func CublasCtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtbmv multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12339,27 +11922,25 @@ func CublasZtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtbmv_64 multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12414,11 +11995,11 @@ func CublasZtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *complex128
@@ -12426,11 +12007,9 @@ func CublasZtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpmv multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12482,23 +12061,21 @@ func CublasStpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasStpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpmv_64 multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12550,21 +12127,19 @@ func CublasStpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *float32
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasStpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpmv multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12616,23 +12191,21 @@ func CublasDtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasDtpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpmv_64 multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12684,21 +12257,19 @@ func CublasDtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *float64
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasDtpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpmv multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12750,23 +12321,21 @@ func CublasCtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasCtpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpmv_64 multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12818,21 +12387,19 @@ func CublasCtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *complex64
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasCtpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpmv multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12884,23 +12451,21 @@ func CublasZtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasZtpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpmv_64 multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12952,21 +12517,19 @@ func CublasZtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *complex128
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasZtpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsv solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13020,25 +12583,23 @@ func CublasStrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStrsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsv_64 solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13092,22 +12653,20 @@ func CublasStrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *float32
 		lda    int64
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStrsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsv solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13161,25 +12720,23 @@ func CublasDtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtrsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsv_64 solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13233,22 +12790,20 @@ func CublasDtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *float64
 		lda    int64
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtrsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsv solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13302,25 +12857,23 @@ func CublasCtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtrsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsv_64 solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13374,22 +12927,20 @@ func CublasCtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *complex64
 		lda    int64
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtrsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsv solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13443,25 +12994,23 @@ func CublasZtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtrsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsv_64 solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13515,22 +13064,20 @@ func CublasZtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *complex128
 		lda    int64
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtrsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpsv solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13581,23 +13128,21 @@ func CublasStpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasStpsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpsv_64 solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13649,21 +13194,19 @@ func CublasStpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *float32
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasStpsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpsv solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13714,23 +13257,21 @@ func CublasDtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasDtpsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpsv_64 solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13782,21 +13323,19 @@ func CublasDtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *float64
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasDtpsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpsv solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13847,23 +13386,21 @@ func CublasCtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasCtpsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpsv_64 solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13915,21 +13452,19 @@ func CublasCtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *complex64
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasCtpsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpsv solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13980,23 +13515,21 @@ func CublasZtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasZtpsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpsv_64 solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -14048,21 +13581,19 @@ func CublasZtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *complex128
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasZtpsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStbsv solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14116,27 +13647,25 @@ func CublasStbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStbsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStbsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStbsv_64 solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14190,11 +13719,11 @@ func CublasStbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *float32
@@ -14202,11 +13731,9 @@ func CublasStbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStbsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtbsv solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14260,27 +13787,25 @@ func CublasDtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtbsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtbsv_64 solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14334,11 +13859,11 @@ func CublasDtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *float64
@@ -14346,11 +13871,9 @@ func CublasDtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtbsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtbsv solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14404,27 +13927,25 @@ func CublasCtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtbsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtbsv_64 solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14478,11 +13999,11 @@ func CublasCtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *complex64
@@ -14490,11 +14011,9 @@ func CublasCtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtbsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtbsv solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14548,27 +14067,25 @@ func CublasZtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtbsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtbsv_64 solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14622,11 +14139,11 @@ func CublasZtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *complex128
@@ -14634,11 +14151,9 @@ func CublasZtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
+		_3     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtbsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsymv multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14696,26 +14211,24 @@ func CublasSsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSsymv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsymv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsymv_64 multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14773,7 +14286,7 @@ func CublasSsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		A      *float32
@@ -14784,11 +14297,9 @@ func CublasSsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSsymv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsymv multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14846,26 +14357,24 @@ func CublasDsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDsymv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsymv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsymv_64 multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14923,7 +14432,7 @@ func CublasDsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		A      *float64
@@ -14934,11 +14443,9 @@ func CublasDsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDsymv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsymv multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14996,26 +14503,24 @@ func CublasCsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCsymv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsymv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsymv_64 multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -15073,7 +14578,7 @@ func CublasCsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		A      *complex64
@@ -15084,11 +14589,9 @@ func CublasCsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCsymv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsymv multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -15146,26 +14649,24 @@ func CublasZsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZsymv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsymv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsymv_64 multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -15223,7 +14724,7 @@ func CublasZsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		A      *complex128
@@ -15234,11 +14735,9 @@ func CublasZsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZsymv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChemv multiplies a Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -15297,26 +14796,24 @@ func CublasChemv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChemv_64 multiplies a Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -15375,7 +14872,7 @@ func CublasChemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		A      *complex64
@@ -15386,11 +14883,9 @@ func CublasChemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhemv multiplies a Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -15449,26 +14944,24 @@ func CublasZhemv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhemv_64 multiplies a Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -15527,7 +15020,7 @@ func CublasZhemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		A      *complex128
@@ -15538,11 +15031,9 @@ func CublasZhemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsbmv multiplies a symmetric band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15601,28 +15092,26 @@ func CublasSsbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		k      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSsbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsbmv_64 multiplies a symmetric band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15681,7 +15170,7 @@ func CublasSsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -15693,11 +15182,9 @@ func CublasSsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSsbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsbmv multiplies a symmetric band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15756,28 +15243,26 @@ func CublasDsbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		k      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDsbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsbmv_64 multiplies a symmetric band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15836,7 +15321,7 @@ func CublasDsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -15848,11 +15333,9 @@ func CublasDsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDsbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChbmv multiplies a Hermitian band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15912,28 +15395,26 @@ func CublasChbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		k      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChbmv_64 multiplies a Hermitian band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15993,7 +15474,7 @@ func CublasChbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -16005,11 +15486,9 @@ func CublasChbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhbmv multiplies a Hermitian band matrix by a vector: y = alpha*A*x + beta*y.
@@ -16069,28 +15548,26 @@ func CublasZhbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		k      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhbmv_64 multiplies a Hermitian band matrix by a vector: y = alpha*A*x + beta*y.
@@ -16150,7 +15627,7 @@ func CublasZhbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -16162,11 +15639,9 @@ func CublasZhbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspmv multiplies a packed symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -16221,24 +15696,22 @@ func CublasSspmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		AP     *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSspmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspmv_64 multiplies a packed symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -16293,7 +15766,7 @@ func CublasSspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		AP     *float32
@@ -16303,11 +15776,9 @@ func CublasSspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *float32
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSspmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspmv multiplies a packed symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -16362,24 +15833,22 @@ func CublasDspmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		AP     *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDspmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspmv_64 multiplies a packed symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -16434,7 +15903,7 @@ func CublasDspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		AP     *float64
@@ -16444,11 +15913,9 @@ func CublasDspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *float64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDspmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpmv multiplies a packed Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -16504,24 +15971,22 @@ func CublasChpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		AP     *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpmv_64 multiplies a packed Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -16577,7 +16042,7 @@ func CublasChpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		AP     *complex64
@@ -16587,11 +16052,9 @@ func CublasChpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex64
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpmv multiplies a packed Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -16647,24 +16110,22 @@ func CublasZhpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		AP     *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpmv_64 multiplies a packed Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -16720,7 +16181,7 @@ func CublasZhpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		AP     *complex128
@@ -16730,11 +16191,9 @@ func CublasZhpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		y      *complex128
 		incy   int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSger adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -16789,25 +16248,23 @@ func CublasSger_v2(handle CublasHandle_t, m int32, n int32, alpha *float32, x *f
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasSger_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSger_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSger_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -16872,11 +16329,9 @@ func CublasSger_v2_64(handle CublasHandle_t, m int64, n int64, alpha *float32, x
 		A      *float32
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasSger_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSger_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDger adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -16931,25 +16386,23 @@ func CublasDger_v2(handle CublasHandle_t, m int32, n int32, alpha *float64, x *f
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasDger_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDger_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDger_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17014,11 +16467,9 @@ func CublasDger_v2_64(handle CublasHandle_t, m int64, n int64, alpha *float64, x
 		A      *float64
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasDger_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDger_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeru adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17074,25 +16525,23 @@ func CublasCgeru_v2(handle CublasHandle_t, m int32, n int32, alpha *complex64, x
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCgeru_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeru_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeru_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) +
@@ -17158,11 +16607,9 @@ func CublasCgeru_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex64
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCgeru_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeru_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgerc adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17218,25 +16665,23 @@ func CublasCgerc_v2(handle CublasHandle_t, m int32, n int32, alpha *complex64, x
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCgerc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgerc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgerc_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) +
@@ -17302,11 +16747,9 @@ func CublasCgerc_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex64
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCgerc_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgerc_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeru adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17362,25 +16805,23 @@ func CublasZgeru_v2(handle CublasHandle_t, m int32, n int32, alpha *complex128, 
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZgeru_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeru_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeru_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) +
@@ -17446,11 +16887,9 @@ func CublasZgeru_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex12
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZgeru_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeru_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgerc adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17506,25 +16945,23 @@ func CublasZgerc_v2(handle CublasHandle_t, m int32, n int32, alpha *complex128, 
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZgerc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgerc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgerc_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) +
@@ -17590,11 +17027,9 @@ func CublasZgerc_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex12
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_0     [4]byte
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZgerc_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgerc_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr adds the product of a vector with its own transpose to a symmetric matrix, in place: A
@@ -17650,22 +17085,20 @@ func CublasSsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasSsyr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr_64 adds the product of a vector with its own transpose to a symmetric matrix, in
@@ -17721,7 +17154,7 @@ func CublasSsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *float32
@@ -17729,11 +17162,9 @@ func CublasSsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *float32
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasSsyr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr adds the product of a vector with its own transpose to a symmetric matrix, in place: A
@@ -17789,22 +17220,20 @@ func CublasDsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasDsyr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr_64 adds the product of a vector with its own transpose to a symmetric matrix, in
@@ -17860,7 +17289,7 @@ func CublasDsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *float64
@@ -17868,11 +17297,9 @@ func CublasDsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *float64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasDsyr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr adds the product of a vector with its own transpose to a symmetric matrix, in place: A
@@ -17928,22 +17355,20 @@ func CublasCsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasCsyr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr_64 adds the product of a vector with its own transpose to a symmetric matrix, in
@@ -17999,7 +17424,7 @@ func CublasCsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		x      *complex64
@@ -18007,11 +17432,9 @@ func CublasCsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasCsyr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr adds the product of a vector with its own transpose to a symmetric matrix, in place: A
@@ -18067,22 +17490,20 @@ func CublasZsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasZsyr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr_64 adds the product of a vector with its own transpose to a symmetric matrix, in
@@ -18138,7 +17559,7 @@ func CublasZsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		x      *complex128
@@ -18146,11 +17567,9 @@ func CublasZsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasZsyr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher adds the product of a vector with its conjugate transpose to a Hermitian matrix, in
@@ -18206,22 +17625,20 @@ func CublasCher_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasCher_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher_64 adds the product of a vector with its conjugate transpose to a Hermitian matrix, in
@@ -18277,7 +17694,7 @@ func CublasCher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *complex64
@@ -18285,11 +17702,9 @@ func CublasCher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasCher_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher adds the product of a vector with its conjugate transpose to a Hermitian matrix, in
@@ -18345,22 +17760,20 @@ func CublasZher_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasZher_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher_64 adds the product of a vector with its conjugate transpose to a Hermitian matrix, in
@@ -18416,7 +17829,7 @@ func CublasZher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *complex128
@@ -18424,11 +17837,9 @@ func CublasZher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasZher_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspr adds the product of a vector with its own transpose to a packed symmetric matrix, in
@@ -18481,21 +17892,19 @@ func CublasSspr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *float32
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasSspr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspr_64 adds the product of a vector with its own transpose to a packed symmetric matrix,
@@ -18548,19 +17957,17 @@ func CublasSspr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *float32
 		incx   int64
 		AP     *float32
-		_      [1]uint64
+		_1     [1]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasSspr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspr adds the product of a vector with its own transpose to a packed symmetric matrix, in
@@ -18613,21 +18020,19 @@ func CublasDspr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *float64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasDspr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspr_64 adds the product of a vector with its own transpose to a packed symmetric matrix,
@@ -18680,19 +18085,17 @@ func CublasDspr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *float64
 		incx   int64
 		AP     *float64
-		_      [1]uint64
+		_1     [1]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasDspr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpr adds the product of a vector with its conjugate transpose to a packed Hermitian
@@ -18746,21 +18149,19 @@ func CublasChpr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *complex64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasChpr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpr_64 adds the product of a vector with its conjugate transpose to a packed Hermitian
@@ -18814,19 +18215,17 @@ func CublasChpr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *complex64
 		incx   int64
 		AP     *complex64
-		_      [1]uint64
+		_1     [1]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasChpr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpr adds the product of a vector with its conjugate transpose to a packed Hermitian
@@ -18880,21 +18279,19 @@ func CublasZhpr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *complex128
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasZhpr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpr_64 adds the product of a vector with its conjugate transpose to a packed Hermitian
@@ -18948,19 +18345,17 @@ func CublasZhpr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *complex128
 		incx   int64
 		AP     *complex128
-		_      [1]uint64
+		_1     [1]uint64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasZhpr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr2 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19018,25 +18413,23 @@ func CublasSsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasSsyr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr2_64 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19094,7 +18487,7 @@ func CublasSsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *float32
@@ -19104,11 +18497,9 @@ func CublasSsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *float32
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasSsyr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr2 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19166,25 +18557,23 @@ func CublasDsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasDsyr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr2_64 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19242,7 +18631,7 @@ func CublasDsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *float64
@@ -19252,11 +18641,9 @@ func CublasDsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *float64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasDsyr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr2 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19314,25 +18701,23 @@ func CublasCsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCsyr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr2_64 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19390,7 +18775,7 @@ func CublasCsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		x      *complex64
@@ -19400,11 +18785,9 @@ func CublasCsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCsyr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr2 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19462,25 +18845,23 @@ func CublasZsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZsyr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr2_64 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19538,7 +18919,7 @@ func CublasZsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		x      *complex128
@@ -19548,11 +18929,9 @@ func CublasZsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZsyr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher2 adds the Hermitian product of two vectors to a Hermitian matrix, in place: A =
@@ -19610,25 +18989,23 @@ func CublasCher2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCher2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher2_64 adds the Hermitian product of two vectors to a Hermitian matrix, in place: A =
@@ -19686,7 +19063,7 @@ func CublasCher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		x      *complex64
@@ -19696,11 +19073,9 @@ func CublasCher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *complex64
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCher2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher2 adds the Hermitian product of two vectors to a Hermitian matrix, in place: A =
@@ -19758,25 +19133,23 @@ func CublasZher2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZher2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher2_64 adds the Hermitian product of two vectors to a Hermitian matrix, in place: A =
@@ -19834,7 +19207,7 @@ func CublasZher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		x      *complex128
@@ -19844,11 +19217,9 @@ func CublasZher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		A      *complex128
 		lda    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZher2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspr2 adds the symmetric product of two vectors to a packed symmetric matrix, in place: A =
@@ -19903,23 +19274,21 @@ func CublasSspr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float32
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasSspr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspr2_64 adds the symmetric product of two vectors to a packed symmetric matrix, in place:
@@ -19974,7 +19343,7 @@ func CublasSspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *float32
@@ -19983,11 +19352,9 @@ func CublasSspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		AP     *float32
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasSspr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspr2 adds the symmetric product of two vectors to a packed symmetric matrix, in place: A =
@@ -20042,23 +19409,21 @@ func CublasDspr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasDspr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspr2_64 adds the symmetric product of two vectors to a packed symmetric matrix, in place:
@@ -20113,7 +19478,7 @@ func CublasDspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *float64
@@ -20122,11 +19487,9 @@ func CublasDspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		AP     *float64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasDspr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpr2 adds the Hermitian product of two vectors to a packed Hermitian matrix, in place: A =
@@ -20182,23 +19545,21 @@ func CublasChpr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasChpr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpr2_64 adds the Hermitian product of two vectors to a packed Hermitian matrix, in place:
@@ -20254,7 +19615,7 @@ func CublasChpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		x      *complex64
@@ -20263,11 +19624,9 @@ func CublasChpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		AP     *complex64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasChpr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpr2 adds the Hermitian product of two vectors to a packed Hermitian matrix, in place: A =
@@ -20323,23 +19682,21 @@ func CublasZhpr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex128
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasZhpr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpr2_64 adds the Hermitian product of two vectors to a packed Hermitian matrix, in place:
@@ -20395,7 +19752,7 @@ func CublasZhpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		x      *complex128
@@ -20404,11 +19761,9 @@ func CublasZhpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		AP     *complex128
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasZhpr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20466,30 +19821,28 @@ func CublasSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **float32
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **float32
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasSgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20547,7 +19900,7 @@ func CublasSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -20560,11 +19913,9 @@ func CublasSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasSgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20622,30 +19973,28 @@ func CublasDgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float64
 		Aarray     **float64
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **float64
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float64
 		yarray     **float64
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasDgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20703,7 +20052,7 @@ func CublasDgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float64
@@ -20716,11 +20065,9 @@ func CublasDgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasDgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20778,30 +20125,28 @@ func CublasCgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *complex64
 		Aarray     **complex64
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **complex64
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *complex64
 		yarray     **complex64
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasCgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20859,7 +20204,7 @@ func CublasCgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex64
@@ -20872,11 +20217,9 @@ func CublasCgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasCgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20934,30 +20277,28 @@ func CublasZgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *complex128
 		Aarray     **complex128
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **complex128
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *complex128
 		yarray     **complex128
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasZgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21015,7 +20356,7 @@ func CublasZgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex128
@@ -21028,11 +20369,9 @@ func CublasZgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasZgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSHgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21090,30 +20429,28 @@ func CublasHSHgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **uint16
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasHSHgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSHgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSHgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21171,7 +20508,7 @@ func CublasHSHgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21184,11 +20521,9 @@ func CublasHSHgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasHSHgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSHgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSSgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21246,30 +20581,28 @@ func CublasHSSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasHSSgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSSgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21327,7 +20660,7 @@ func CublasHSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21340,11 +20673,9 @@ func CublasHSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasHSSgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSTgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21402,30 +20733,28 @@ func CublasTSTgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **uint16
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasTSTgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSTgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSTgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21483,7 +20812,7 @@ func CublasTSTgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21496,11 +20825,9 @@ func CublasTSTgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasTSTgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSTgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSSgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21558,30 +20885,28 @@ func CublasTSSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasTSSgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSSgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21639,7 +20964,7 @@ func CublasTSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21652,11 +20977,9 @@ func CublasTSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		incy       int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasTSSgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -21710,33 +21033,31 @@ func CublasSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *float32
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *float32
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasSgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -21790,7 +21111,7 @@ func CublasSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21806,11 +21127,9 @@ func CublasSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasSgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -21864,33 +21183,31 @@ func CublasDgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float64
 		A          *float64
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *float64
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float64
 		y          *float64
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasDgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -21944,7 +21261,7 @@ func CublasDgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float64
@@ -21960,11 +21277,9 @@ func CublasDgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasDgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22018,33 +21333,31 @@ func CublasCgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *complex64
 		A          *complex64
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *complex64
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *complex64
 		y          *complex64
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasCgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22098,7 +21411,7 @@ func CublasCgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex64
@@ -22114,11 +21427,9 @@ func CublasCgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasCgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22172,33 +21483,31 @@ func CublasZgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *complex128
 		A          *complex128
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *complex128
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *complex128
 		y          *complex128
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasZgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22252,7 +21561,7 @@ func CublasZgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex128
@@ -22268,11 +21577,9 @@ func CublasZgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasZgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSHgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22326,33 +21633,31 @@ func CublasHSHgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *uint16
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasHSHgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSHgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSHgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22406,7 +21711,7 @@ func CublasHSHgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -22422,11 +21727,9 @@ func CublasHSHgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasHSHgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSHgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSSgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22480,33 +21783,31 @@ func CublasHSSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasHSSgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSSgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22560,7 +21861,7 @@ func CublasHSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -22576,11 +21877,9 @@ func CublasHSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasHSSgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSTgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22634,33 +21933,31 @@ func CublasTSTgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *uint16
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasTSTgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSTgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSTgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22714,7 +22011,7 @@ func CublasTSTgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -22730,11 +22027,9 @@ func CublasTSTgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasTSTgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSTgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSSgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22788,33 +22083,31 @@ func CublasTSSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
+		_7         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasTSSgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSSgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22868,7 +22161,7 @@ func CublasTSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -22884,11 +22177,9 @@ func CublasTSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		stridey    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_1         [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasTSSgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -22968,32 +22259,30 @@ func CublasSgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSgemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23073,9 +22362,9 @@ func CublasSgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -23088,11 +22377,9 @@ func CublasSgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSgemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23172,32 +22459,30 @@ func CublasDgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDgemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23277,9 +22562,9 @@ func CublasDgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -23292,11 +22577,9 @@ func CublasDgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDgemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23376,32 +22659,30 @@ func CublasCgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCgemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23481,9 +22762,9 @@ func CublasCgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -23496,11 +22777,9 @@ func CublasCgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCgemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3m computes a complex matrix product like [CublasCgemm] with three real products in
@@ -23546,32 +22825,30 @@ func CublasCgemm3m(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCgemm3m, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3m, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3m_64 computes a complex matrix product like [CublasCgemm] with three real products in
@@ -23617,9 +22894,9 @@ func CublasCgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -23632,11 +22909,9 @@ func CublasCgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCgemm3m_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3m_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mEx computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -23699,38 +22974,36 @@ func CublasCgemm3mEx(handle CublasHandle_t, transa CublasOperation_t, transb Cub
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_5     [4]byte
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_7     [4]byte
 		ldb    int32
-		_      [4]byte
+		_8     [4]byte
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_9     [4]byte
 		ldc    int32
-		_      [4]byte
+		_10    [4]byte
 		ret    CublasStatus_t
+		_11    [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCgemm3mEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mEx_64 computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -23793,32 +23066,30 @@ func CublasCgemm3mEx_64(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldb    int64
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCgemm3mEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23898,32 +23169,30 @@ func CublasZgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZgemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -24003,9 +23272,9 @@ func CublasZgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -24018,11 +23287,9 @@ func CublasZgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZgemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemm3m computes a complex matrix product like [CublasCgemm] with three real products in
@@ -24068,32 +23335,30 @@ func CublasZgemm3m(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZgemm3m, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemm3m, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemm3m_64 computes a complex matrix product like [CublasCgemm] with three real products in
@@ -24139,9 +23404,9 @@ func CublasZgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -24154,11 +23419,9 @@ func CublasZgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZgemm3m_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemm3m_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -24226,32 +23489,30 @@ func CublasHgemm(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *uint16
 		A      *uint16
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *uint16
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *uint16
 		C      *uint16
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasHgemm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -24319,9 +23580,9 @@ func CublasHgemm_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -24334,11 +23595,9 @@ func CublasHgemm_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *uint16
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasHgemm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmEx computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -24401,38 +23660,36 @@ func CublasSgemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_5     [4]byte
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_7     [4]byte
 		ldb    int32
-		_      [4]byte
+		_8     [4]byte
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_9     [4]byte
 		ldc    int32
-		_      [4]byte
+		_10    [4]byte
 		ret    CublasStatus_t
+		_11    [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasSgemmEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmEx_64 computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -24495,32 +23752,30 @@ func CublasSgemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldb    int64
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasSgemmEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmEx computes C = alpha·op(A)·op(B) + beta·C with types, compute type and algorithm as
@@ -24607,42 +23862,40 @@ func CublasGemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cublas
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int32
-		_           [4]byte
+		_2          [4]byte
 		n           int32
-		_           [4]byte
+		_3          [4]byte
 		k           int32
-		_           [4]byte
+		_4          [4]byte
 		alpha       unsafe.Pointer
 		A           unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_5          [4]byte
 		lda         int32
-		_           [4]byte
+		_6          [4]byte
 		B           unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_7          [4]byte
 		ldb         int32
-		_           [4]byte
+		_8          [4]byte
 		beta        unsafe.Pointer
 		C           unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_9          [4]byte
 		ldc         int32
-		_           [4]byte
+		_10         [4]byte
 		computeType CublasComputeType_t
-		_           [4]byte
+		_11         [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_12         [4]byte
 		ret         CublasStatus_t
+		_13         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmEx_64 computes C = alpha·op(A)·op(B) + beta·C with types, compute type and algorithm
@@ -24729,36 +23982,34 @@ func CublasGemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cub
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int64
 		n           int64
 		k           int64
 		alpha       unsafe.Pointer
 		A           unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_2          [4]byte
 		lda         int64
 		B           unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_3          [4]byte
 		ldb         int64
 		beta        unsafe.Pointer
 		C           unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_4          [4]byte
 		ldc         int64
 		computeType CublasComputeType_t
-		_           [4]byte
+		_5          [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_6          [4]byte
 		ret         CublasStatus_t
+		_7          [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmEx computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -24821,38 +24072,36 @@ func CublasCgemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_5     [4]byte
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_7     [4]byte
 		ldb    int32
-		_      [4]byte
+		_8     [4]byte
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_9     [4]byte
 		ldc    int32
-		_      [4]byte
+		_10    [4]byte
 		ret    CublasStatus_t
+		_11    [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCgemmEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmEx_64 computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -24915,32 +24164,30 @@ func CublasCgemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldb    int64
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_5     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCgemmEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyrk updates a symmetric matrix by a product with its own transpose: C =
@@ -24995,27 +24242,25 @@ func CublasSsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyrk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyrk_64 updates a symmetric matrix by a product with its own transpose: C =
@@ -25070,9 +24315,9 @@ func CublasSsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -25082,11 +24327,9 @@ func CublasSsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyrk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyrk updates a symmetric matrix by a product with its own transpose: C =
@@ -25141,27 +24384,25 @@ func CublasDsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyrk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyrk_64 updates a symmetric matrix by a product with its own transpose: C =
@@ -25216,9 +24457,9 @@ func CublasDsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -25228,11 +24469,9 @@ func CublasDsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyrk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrk updates a symmetric matrix by a product with its own transpose: C =
@@ -25287,27 +24526,25 @@ func CublasCsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyrk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrk_64 updates a symmetric matrix by a product with its own transpose: C =
@@ -25362,9 +24599,9 @@ func CublasCsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -25374,11 +24611,9 @@ func CublasCsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyrk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyrk updates a symmetric matrix by a product with its own transpose: C =
@@ -25433,27 +24668,25 @@ func CublasZsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyrk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyrk_64 updates a symmetric matrix by a product with its own transpose: C =
@@ -25508,9 +24741,9 @@ func CublasZsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -25520,11 +24753,9 @@ func CublasZsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyrk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrkEx updates a symmetric complex matrix like [CublasCsyrk], with the element types as
@@ -25572,31 +24803,29 @@ func CublasCsyrkEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOpe
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_6     [4]byte
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCsyrkEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrkEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrkEx_64 updates a symmetric complex matrix like [CublasCsyrk], with the element types as
@@ -25644,27 +24873,25 @@ func CublasCsyrkEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cublas
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCsyrkEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrkEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrk3mEx updates a symmetric complex matrix like [CublasCsyrk], with the element types as
@@ -25712,31 +24939,29 @@ func CublasCsyrk3mEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_6     [4]byte
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCsyrk3mEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrk3mEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrk3mEx_64 updates a symmetric complex matrix like [CublasCsyrk], with the element types
@@ -25784,27 +25009,25 @@ func CublasCsyrk3mEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCsyrk3mEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrk3mEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherk updates a Hermitian matrix by a product with its own conjugate transpose: C =
@@ -25859,27 +25082,25 @@ func CublasCherk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCherk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherk_64 updates a Hermitian matrix by a product with its own conjugate transpose: C =
@@ -25934,9 +25155,9 @@ func CublasCherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -25946,11 +25167,9 @@ func CublasCherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCherk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZherk updates a Hermitian matrix by a product with its own conjugate transpose: C =
@@ -26005,27 +25224,25 @@ func CublasZherk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZherk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZherk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZherk_64 updates a Hermitian matrix by a product with its own conjugate transpose: C =
@@ -26080,9 +25297,9 @@ func CublasZherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -26092,11 +25309,9 @@ func CublasZherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZherk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZherk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherkEx updates a Hermitian matrix like [CublasCherk], with the element types as arguments.
@@ -26144,31 +25359,29 @@ func CublasCherkEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOpe
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_6     [4]byte
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCherkEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherkEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherkEx_64 updates a Hermitian matrix like [CublasCherk], with the element types as
@@ -26217,27 +25430,25 @@ func CublasCherkEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cublas
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCherkEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherkEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherk3mEx updates a Hermitian matrix like [CublasCherk], with the element types as
@@ -26286,31 +25497,29 @@ func CublasCherk3mEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_6     [4]byte
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCherk3mEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherk3mEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherk3mEx_64 updates a Hermitian matrix like [CublasCherk], with the element types as
@@ -26359,27 +25568,25 @@ func CublasCherk3mEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCherk3mEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherk3mEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr2k updates a symmetric matrix by a product and its transpose: C =
@@ -26435,30 +25642,28 @@ func CublasSsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyr2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr2k_64 updates a symmetric matrix by a product and its transpose: C =
@@ -26514,9 +25719,9 @@ func CublasSsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -26528,11 +25733,9 @@ func CublasSsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyr2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr2k updates a symmetric matrix by a product and its transpose: C =
@@ -26588,30 +25791,28 @@ func CublasDsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyr2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr2k_64 updates a symmetric matrix by a product and its transpose: C =
@@ -26667,9 +25868,9 @@ func CublasDsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -26681,11 +25882,9 @@ func CublasDsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyr2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr2k updates a symmetric matrix by a product and its transpose: C =
@@ -26741,30 +25940,28 @@ func CublasCsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyr2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr2k_64 updates a symmetric matrix by a product and its transpose: C =
@@ -26820,9 +26017,9 @@ func CublasCsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -26834,11 +26031,9 @@ func CublasCsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyr2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr2k updates a symmetric matrix by a product and its transpose: C =
@@ -26894,30 +26089,28 @@ func CublasZsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyr2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr2k_64 updates a symmetric matrix by a product and its transpose: C =
@@ -26973,9 +26166,9 @@ func CublasZsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -26987,11 +26180,9 @@ func CublasZsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyr2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher2k updates a Hermitian matrix by a product and its conjugate transpose: C =
@@ -27047,30 +26238,28 @@ func CublasCher2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCher2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher2k_64 updates a Hermitian matrix by a product and its conjugate transpose: C =
@@ -27126,9 +26315,9 @@ func CublasCher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -27140,11 +26329,9 @@ func CublasCher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCher2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher2k updates a Hermitian matrix by a product and its conjugate transpose: C =
@@ -27200,30 +26387,28 @@ func CublasZher2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZher2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher2k_64 updates a Hermitian matrix by a product and its conjugate transpose: C =
@@ -27279,9 +26464,9 @@ func CublasZher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -27293,11 +26478,9 @@ func CublasZher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZher2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyrkx computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that are
@@ -27340,30 +26523,28 @@ func CublasSsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyrkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyrkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyrkx_64 computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that
@@ -27406,9 +26587,9 @@ func CublasSsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -27420,11 +26601,9 @@ func CublasSsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyrkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyrkx computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that are
@@ -27467,30 +26646,28 @@ func CublasDsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyrkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyrkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyrkx_64 computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that
@@ -27533,9 +26710,9 @@ func CublasDsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -27547,11 +26724,9 @@ func CublasDsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyrkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrkx computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that are
@@ -27594,30 +26769,28 @@ func CublasCsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyrkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrkx_64 computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that
@@ -27660,9 +26833,9 @@ func CublasCsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -27674,11 +26847,9 @@ func CublasCsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyrkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyrkx computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that are
@@ -27721,30 +26892,28 @@ func CublasZsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyrkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyrkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyrkx_64 computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that
@@ -27787,9 +26956,9 @@ func CublasZsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -27801,11 +26970,9 @@ func CublasZsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyrkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherkx computes one triangle of C = alpha·op(A)·op(B)ᴴ + beta·C, for products that are
@@ -27849,30 +27016,28 @@ func CublasCherkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCherkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherkx_64 computes one triangle of C = alpha·op(A)·op(B)ᴴ + beta·C, for products that
@@ -27916,9 +27081,9 @@ func CublasCherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -27930,11 +27095,9 @@ func CublasCherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCherkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZherkx computes one triangle of C = alpha·op(A)·op(B)ᴴ + beta·C, for products that are
@@ -27978,30 +27141,28 @@ func CublasZherkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZherkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZherkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZherkx_64 computes one triangle of C = alpha·op(A)·op(B)ᴴ + beta·C, for products that
@@ -28045,9 +27206,9 @@ func CublasZherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -28059,11 +27220,9 @@ func CublasZherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZherkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZherkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsymm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric matrix
@@ -28121,30 +27280,28 @@ func CublasSsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsymm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsymm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsymm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric
@@ -28202,9 +27359,9 @@ func CublasSsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -28216,11 +27373,9 @@ func CublasSsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsymm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsymm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric matrix
@@ -28278,30 +27433,28 @@ func CublasDsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsymm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsymm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsymm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric
@@ -28359,9 +27512,9 @@ func CublasDsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -28373,11 +27526,9 @@ func CublasDsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsymm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsymm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric matrix
@@ -28435,30 +27586,28 @@ func CublasCsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsymm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsymm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsymm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric
@@ -28516,9 +27665,9 @@ func CublasCsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -28530,11 +27679,9 @@ func CublasCsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsymm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsymm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric matrix
@@ -28592,30 +27739,28 @@ func CublasZsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsymm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsymm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsymm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric
@@ -28673,9 +27818,9 @@ func CublasZsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -28687,11 +27832,9 @@ func CublasZsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsymm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChemm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a Hermitian matrix
@@ -28748,30 +27891,28 @@ func CublasChemm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasChemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChemm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a Hermitian
@@ -28828,9 +27969,9 @@ func CublasChemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -28842,11 +27983,9 @@ func CublasChemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasChemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhemm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a Hermitian matrix
@@ -28903,30 +28042,28 @@ func CublasZhemm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZhemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhemm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a Hermitian
@@ -28983,9 +28120,9 @@ func CublasZhemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -28997,11 +28134,9 @@ func CublasZhemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZhemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsm solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29058,30 +28193,28 @@ func CublasStrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasStrsm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsm_64 solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29138,13 +28271,13 @@ func CublasStrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -29153,11 +28286,9 @@ func CublasStrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		B      *float32
 		ldb    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasStrsm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsm solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29214,30 +28345,28 @@ func CublasDtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasDtrsm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsm_64 solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29294,13 +28423,13 @@ func CublasDtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -29309,11 +28438,9 @@ func CublasDtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		B      *float64
 		ldb    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasDtrsm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsm solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29370,30 +28497,28 @@ func CublasCtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasCtrsm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsm_64 solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29450,13 +28575,13 @@ func CublasCtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -29465,11 +28590,9 @@ func CublasCtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		B      *complex64
 		ldb    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasCtrsm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsm solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29526,30 +28649,28 @@ func CublasZtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
+		_8     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasZtrsm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsm_64 solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29606,13 +28727,13 @@ func CublasZtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -29621,11 +28742,9 @@ func CublasZtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		B      *complex128
 		ldb    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasZtrsm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrmm multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C = alpha·B·op(A).
@@ -29683,33 +28802,31 @@ func CublasStrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_8     [4]byte
 		ret    CublasStatus_t
+		_9     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasStrmm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrmm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrmm_64 multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C =
@@ -29768,13 +28885,13 @@ func CublasStrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -29785,11 +28902,9 @@ func CublasStrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasStrmm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrmm multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C = alpha·B·op(A).
@@ -29847,33 +28962,31 @@ func CublasDtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_8     [4]byte
 		ret    CublasStatus_t
+		_9     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasDtrmm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrmm_64 multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C =
@@ -29932,13 +29045,13 @@ func CublasDtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -29949,11 +29062,9 @@ func CublasDtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasDtrmm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrmm multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C = alpha·B·op(A).
@@ -30011,33 +29122,31 @@ func CublasCtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_8     [4]byte
 		ret    CublasStatus_t
+		_9     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasCtrmm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrmm_64 multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C =
@@ -30096,13 +29205,13 @@ func CublasCtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -30113,11 +29222,9 @@ func CublasCtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasCtrmm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrmm multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C = alpha·B·op(A).
@@ -30175,33 +29282,31 @@ func CublasZtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_8     [4]byte
 		ret    CublasStatus_t
+		_9     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasZtrmm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrmm_64 multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C =
@@ -30260,13 +29365,13 @@ func CublasZtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -30277,11 +29382,9 @@ func CublasZtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasZtrmm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30337,34 +29440,32 @@ func CublasHgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *uint16
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **uint16
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *uint16
 		Carray     **uint16
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasHgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30420,9 +29521,9 @@ func CublasHgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -30436,11 +29537,9 @@ func CublasHgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasHgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30496,34 +29595,32 @@ func CublasSgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *float32
 		Aarray     **float32
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **float32
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *float32
 		Carray     **float32
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasSgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30579,9 +29676,9 @@ func CublasSgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -30595,11 +29692,9 @@ func CublasSgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasSgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30655,34 +29750,32 @@ func CublasDgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *float64
 		Aarray     **float64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **float64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *float64
 		Carray     **float64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasDgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30738,9 +29831,9 @@ func CublasDgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -30754,11 +29847,9 @@ func CublasDgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasDgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30814,34 +29905,32 @@ func CublasCgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex64
 		Aarray     **complex64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **complex64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *complex64
 		Carray     **complex64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasCgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30897,9 +29986,9 @@ func CublasCgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -30913,11 +30002,9 @@ func CublasCgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasCgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30973,34 +30060,32 @@ func CublasCgemm3mBatched(handle CublasHandle_t, transa CublasOperation_t, trans
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex64
 		Aarray     **complex64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **complex64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *complex64
 		Carray     **complex64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasCgemm3mBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of
@@ -31056,9 +30141,9 @@ func CublasCgemm3mBatched_64(handle CublasHandle_t, transa CublasOperation_t, tr
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31072,11 +30157,9 @@ func CublasCgemm3mBatched_64(handle CublasHandle_t, transa CublasOperation_t, tr
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasCgemm3mBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -31132,34 +30215,32 @@ func CublasZgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex128
 		Aarray     **complex128
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **complex128
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *complex128
 		Carray     **complex128
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasZgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -31215,9 +30296,9 @@ func CublasZgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31231,11 +30312,9 @@ func CublasZgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		ldc        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasZgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31286,37 +30365,35 @@ func CublasHgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *uint16
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *uint16
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *uint16
 		C          *uint16
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasHgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -31367,9 +30444,9 @@ func CublasHgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31386,11 +30463,9 @@ func CublasHgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasHgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31441,37 +30516,35 @@ func CublasSgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *float32
 		A          *float32
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *float32
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *float32
 		C          *float32
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasSgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -31522,9 +30595,9 @@ func CublasSgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31541,11 +30614,9 @@ func CublasSgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasSgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31596,37 +30667,35 @@ func CublasDgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *float64
 		A          *float64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *float64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *float64
 		C          *float64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasDgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -31677,9 +30746,9 @@ func CublasDgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31696,11 +30765,9 @@ func CublasDgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasDgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31751,37 +30818,35 @@ func CublasCgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex64
 		A          *complex64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *complex64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *complex64
 		C          *complex64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasCgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -31832,9 +30897,9 @@ func CublasCgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31851,11 +30916,9 @@ func CublasCgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasCgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31906,37 +30969,35 @@ func CublasCgemm3mStridedBatched(handle CublasHandle_t, transa CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex64
 		A          *complex64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *complex64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *complex64
 		C          *complex64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasCgemm3mStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mStridedBatched_64 computes many products of the same shape whose matrices lie at
@@ -31987,9 +31048,9 @@ func CublasCgemm3mStridedBatched_64(handle CublasHandle_t, transa CublasOperatio
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -32006,11 +31067,9 @@ func CublasCgemm3mStridedBatched_64(handle CublasHandle_t, transa CublasOperatio
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasCgemm3mStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -32061,37 +31120,35 @@ func CublasZgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex128
 		A          *complex128
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *complex128
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *complex128
 		C          *complex128
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasZgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -32142,9 +31199,9 @@ func CublasZgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -32161,11 +31218,9 @@ func CublasZgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		strideC    int64
 		batchCount int64
 		ret        CublasStatus_t
+		_2         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasZgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmBatchedEx computes many products of the same shape, with types, compute type and
@@ -32223,44 +31278,42 @@ func CublasGemmBatchedEx(handle CublasHandle_t, transa CublasOperation_t, transb
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int32
-		_           [4]byte
+		_2          [4]byte
 		n           int32
-		_           [4]byte
+		_3          [4]byte
 		k           int32
-		_           [4]byte
+		_4          [4]byte
 		alpha       unsafe.Pointer
 		Aarray      *unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_5          [4]byte
 		lda         int32
-		_           [4]byte
+		_6          [4]byte
 		Barray      *unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_7          [4]byte
 		ldb         int32
-		_           [4]byte
+		_8          [4]byte
 		beta        unsafe.Pointer
 		Carray      *unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_9          [4]byte
 		ldc         int32
-		_           [4]byte
+		_10         [4]byte
 		batchCount  int32
-		_           [4]byte
+		_11         [4]byte
 		computeType CublasComputeType_t
-		_           [4]byte
+		_12         [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_13         [4]byte
 		ret         CublasStatus_t
+		_14         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, Atype: Atype, lda: lda, Barray: Barray, Btype: Btype, ldb: ldb, beta: beta, Carray: Carray, Ctype: Ctype, ldc: ldc, batchCount: batchCount, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmBatchedEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmBatchedEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmBatchedEx_64 computes many products of the same shape, with types, compute type and
@@ -32318,37 +31371,35 @@ func CublasGemmBatchedEx_64(handle CublasHandle_t, transa CublasOperation_t, tra
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int64
 		n           int64
 		k           int64
 		alpha       unsafe.Pointer
 		Aarray      *unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_2          [4]byte
 		lda         int64
 		Barray      *unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_3          [4]byte
 		ldb         int64
 		beta        unsafe.Pointer
 		Carray      *unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_4          [4]byte
 		ldc         int64
 		batchCount  int64
 		computeType CublasComputeType_t
-		_           [4]byte
+		_5          [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_6          [4]byte
 		ret         CublasStatus_t
+		_7          [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, Atype: Atype, lda: lda, Barray: Barray, Btype: Btype, ldb: ldb, beta: beta, Carray: Carray, Ctype: Ctype, ldc: ldc, batchCount: batchCount, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmBatchedEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmStridedBatchedEx computes many products at even distances, with types, compute type and
@@ -32408,47 +31459,45 @@ func CublasGemmStridedBatchedEx(handle CublasHandle_t, transa CublasOperation_t,
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int32
-		_           [4]byte
+		_2          [4]byte
 		n           int32
-		_           [4]byte
+		_3          [4]byte
 		k           int32
-		_           [4]byte
+		_4          [4]byte
 		alpha       unsafe.Pointer
 		A           unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_5          [4]byte
 		lda         int32
-		_           [4]byte
+		_6          [4]byte
 		strideA     int64
 		B           unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_7          [4]byte
 		ldb         int32
-		_           [4]byte
+		_8          [4]byte
 		strideB     int64
 		beta        unsafe.Pointer
 		C           unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_9          [4]byte
 		ldc         int32
-		_           [4]byte
+		_10         [4]byte
 		strideC     int64
 		batchCount  int32
-		_           [4]byte
+		_11         [4]byte
 		computeType CublasComputeType_t
-		_           [4]byte
+		_12         [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_13         [4]byte
 		ret         CublasStatus_t
+		_14         [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, strideA: strideA, B: B, Btype: Btype, ldb: ldb, strideB: strideB, beta: beta, C: C, Ctype: Ctype, ldc: ldc, strideC: strideC, batchCount: batchCount, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmStridedBatchedEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmStridedBatchedEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmStridedBatchedEx_64 computes many products at even distances, with types, compute type
@@ -32508,40 +31557,38 @@ func CublasGemmStridedBatchedEx_64(handle CublasHandle_t, transa CublasOperation
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int64
 		n           int64
 		k           int64
 		alpha       unsafe.Pointer
 		A           unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_2          [4]byte
 		lda         int64
 		strideA     int64
 		B           unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_3          [4]byte
 		ldb         int64
 		strideB     int64
 		beta        unsafe.Pointer
 		C           unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_4          [4]byte
 		ldc         int64
 		strideC     int64
 		batchCount  int64
 		computeType CublasComputeType_t
-		_           [4]byte
+		_5          [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_6          [4]byte
 		ret         CublasStatus_t
+		_7          [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, strideA: strideA, B: B, Btype: Btype, ldb: ldb, strideB: strideB, beta: beta, C: C, Ctype: Ctype, ldc: ldc, strideC: strideC, batchCount: batchCount, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmStridedBatchedEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmStridedBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmGroupedBatched computes products of several shapes in one call, group by group.
@@ -32608,14 +31655,12 @@ func CublasSgemmGroupedBatched(handle CublasHandle_t, transa_array *CublasOperat
 		Carray       **float32
 		ldc_array    *int32
 		group_count  int32
-		_            [4]byte
+		_0           [4]byte
 		group_size   *int32
 		ret          CublasStatus_t
+		_1           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
-	if err := call(symCublasSgemmGroupedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmGroupedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmGroupedBatched_64 computes products of several shapes in one call, group by group.
@@ -32684,11 +31729,9 @@ func CublasSgemmGroupedBatched_64(handle CublasHandle_t, transa_array *CublasOpe
 		group_count  int64
 		group_size   *int64
 		ret          CublasStatus_t
+		_0           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
-	if err := call(symCublasSgemmGroupedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmGroupedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmGroupedBatched computes products of several shapes in one call, group by group.
@@ -32755,14 +31798,12 @@ func CublasDgemmGroupedBatched(handle CublasHandle_t, transa_array *CublasOperat
 		Carray       **float64
 		ldc_array    *int32
 		group_count  int32
-		_            [4]byte
+		_0           [4]byte
 		group_size   *int32
 		ret          CublasStatus_t
+		_1           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
-	if err := call(symCublasDgemmGroupedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmGroupedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmGroupedBatched_64 computes products of several shapes in one call, group by group.
@@ -32831,11 +31872,9 @@ func CublasDgemmGroupedBatched_64(handle CublasHandle_t, transa_array *CublasOpe
 		group_count  int64
 		group_size   *int64
 		ret          CublasStatus_t
+		_0           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
-	if err := call(symCublasDgemmGroupedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmGroupedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmGroupedBatchedEx computes products of several shapes in one call, with element and
@@ -32905,28 +31944,26 @@ func CublasGemmGroupedBatchedEx(handle CublasHandle_t, transa_array *CublasOpera
 		alpha_array  unsafe.Pointer
 		Aarray       *unsafe.Pointer
 		Atype        librarytypes.CudaDataType
-		_            [4]byte
+		_0           [4]byte
 		lda_array    *int32
 		Barray       *unsafe.Pointer
 		Btype        librarytypes.CudaDataType
-		_            [4]byte
+		_1           [4]byte
 		ldb_array    *int32
 		beta_array   unsafe.Pointer
 		Carray       *unsafe.Pointer
 		Ctype        librarytypes.CudaDataType
-		_            [4]byte
+		_2           [4]byte
 		ldc_array    *int32
 		group_count  int32
-		_            [4]byte
+		_3           [4]byte
 		group_size   *int32
 		computeType  CublasComputeType_t
-		_            [4]byte
+		_4           [4]byte
 		ret          CublasStatus_t
+		_5           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, Atype: Atype, lda_array: lda_array, Barray: Barray, Btype: Btype, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, Ctype: Ctype, ldc_array: ldc_array, group_count: group_count, group_size: group_size, computeType: computeType}
-	if err := call(symCublasGemmGroupedBatchedEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmGroupedBatchedEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmGroupedBatchedEx_64 computes products of several shapes in one call, with element and
@@ -32996,27 +32033,25 @@ func CublasGemmGroupedBatchedEx_64(handle CublasHandle_t, transa_array *CublasOp
 		alpha_array  unsafe.Pointer
 		Aarray       *unsafe.Pointer
 		Atype        librarytypes.CudaDataType
-		_            [4]byte
+		_0           [4]byte
 		lda_array    *int64
 		Barray       *unsafe.Pointer
 		Btype        librarytypes.CudaDataType
-		_            [4]byte
+		_1           [4]byte
 		ldb_array    *int64
 		beta_array   unsafe.Pointer
 		Carray       *unsafe.Pointer
 		Ctype        librarytypes.CudaDataType
-		_            [4]byte
+		_2           [4]byte
 		ldc_array    *int64
 		group_count  int64
 		group_size   *int64
 		computeType  CublasComputeType_t
-		_            [4]byte
+		_3           [4]byte
 		ret          CublasStatus_t
+		_4           [4]byte
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, Atype: Atype, lda_array: lda_array, Barray: Barray, Btype: Btype, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, Ctype: Ctype, ldc_array: ldc_array, group_count: group_count, group_size: group_size, computeType: computeType}
-	if err := call(symCublasGemmGroupedBatchedEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmGroupedBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgeam adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33062,30 +32097,28 @@ func CublasSgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasSgeam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgeam, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgeam_64 adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33131,9 +32164,9 @@ func CublasSgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -33145,11 +32178,9 @@ func CublasSgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasSgeam_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgeam_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgeam adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33195,30 +32226,28 @@ func CublasDgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasDgeam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgeam, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgeam_64 adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33264,9 +32293,9 @@ func CublasDgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -33278,11 +32307,9 @@ func CublasDgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasDgeam_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgeam_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeam adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33328,30 +32355,28 @@ func CublasCgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex64
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasCgeam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeam, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeam_64 adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33397,9 +32422,9 @@ func CublasCgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -33411,11 +32436,9 @@ func CublasCgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasCgeam_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeam_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeam adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33461,30 +32484,28 @@ func CublasZgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex128
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
+		_7     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasZgeam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeam, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeam_64 adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33530,9 +32551,9 @@ func CublasZgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -33544,11 +32565,9 @@ func CublasZgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_2     [4]byte
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasZgeam_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeam_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsmBatched solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33592,32 +32611,30 @@ func CublasStrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int32
-		_          [4]byte
+		_4         [4]byte
 		n          int32
-		_          [4]byte
+		_5         [4]byte
 		alpha      *float32
 		A          **float32
 		lda        int32
-		_          [4]byte
+		_6         [4]byte
 		B          **float32
 		ldb        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasStrsmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsmBatched_64 solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33661,13 +32678,13 @@ func CublasStrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -33677,11 +32694,9 @@ func CublasStrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		ldb        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_4         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasStrsmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsmBatched solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33725,32 +32740,30 @@ func CublasDtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int32
-		_          [4]byte
+		_4         [4]byte
 		n          int32
-		_          [4]byte
+		_5         [4]byte
 		alpha      *float64
 		A          **float64
 		lda        int32
-		_          [4]byte
+		_6         [4]byte
 		B          **float64
 		ldb        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasDtrsmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsmBatched_64 solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33794,13 +32807,13 @@ func CublasDtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int64
 		n          int64
 		alpha      *float64
@@ -33810,11 +32823,9 @@ func CublasDtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		ldb        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_4         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasDtrsmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsmBatched solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33858,32 +32869,30 @@ func CublasCtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int32
-		_          [4]byte
+		_4         [4]byte
 		n          int32
-		_          [4]byte
+		_5         [4]byte
 		alpha      *complex64
 		A          **complex64
 		lda        int32
-		_          [4]byte
+		_6         [4]byte
 		B          **complex64
 		ldb        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasCtrsmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsmBatched_64 solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33927,13 +32936,13 @@ func CublasCtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex64
@@ -33943,11 +32952,9 @@ func CublasCtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		ldb        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_4         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasCtrsmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsmBatched solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33991,32 +32998,30 @@ func CublasZtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int32
-		_          [4]byte
+		_4         [4]byte
 		n          int32
-		_          [4]byte
+		_5         [4]byte
 		alpha      *complex128
 		A          **complex128
 		lda        int32
-		_          [4]byte
+		_6         [4]byte
 		B          **complex128
 		ldb        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
+		_9         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasZtrsmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsmBatched_64 solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -34060,13 +33065,13 @@ func CublasZtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex128
@@ -34076,11 +33081,9 @@ func CublasZtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		ldb        int64
 		batchCount int64
 		ret        CublasStatus_t
+		_4         [4]byte
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasZtrsmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSdgmm multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34119,26 +33122,24 @@ func CublasSdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasSdgmm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSdgmm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSdgmm_64 multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34177,7 +33178,7 @@ func CublasSdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		A      *float32
@@ -34187,11 +33188,9 @@ func CublasSdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		C      *float32
 		ldc    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasSdgmm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSdgmm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDdgmm multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34230,26 +33229,24 @@ func CublasDdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasDdgmm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDdgmm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDdgmm_64 multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34288,7 +33285,7 @@ func CublasDdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		A      *float64
@@ -34298,11 +33295,9 @@ func CublasDdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		C      *float64
 		ldc    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasDdgmm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDdgmm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdgmm multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34341,26 +33336,24 @@ func CublasCdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasCdgmm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdgmm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdgmm_64 multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34399,7 +33392,7 @@ func CublasCdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		A      *complex64
@@ -34409,11 +33402,9 @@ func CublasCdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		C      *complex64
 		ldc    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasCdgmm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdgmm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdgmm multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34452,26 +33443,24 @@ func CublasZdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
+		_6     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasZdgmm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdgmm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdgmm_64 multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34510,7 +33499,7 @@ func CublasZdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		A      *complex128
@@ -34520,11 +33509,9 @@ func CublasZdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		C      *complex128
 		ldc    int64
 		ret    CublasStatus_t
+		_1     [4]byte
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasZdgmm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdgmm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSmatinvBatched inverts many small matrices of the same order, up to 32, in one step.
@@ -34560,22 +33547,20 @@ func CublasSmatinvBatched(handle CublasHandle_t, n int32, A **float32, lda int32
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float32
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		Ainv      **float32
 		lda_inv   int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
-	if err := call(symCublasSmatinvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDmatinvBatched inverts many small matrices of the same order, up to 32, in one step.
@@ -34611,22 +33596,20 @@ func CublasDmatinvBatched(handle CublasHandle_t, n int32, A **float64, lda int32
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		Ainv      **float64
 		lda_inv   int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
-	if err := call(symCublasDmatinvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCmatinvBatched inverts many small matrices of the same order, up to 32, in one step.
@@ -34662,22 +33645,20 @@ func CublasCmatinvBatched(handle CublasHandle_t, n int32, A **complex64, lda int
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		Ainv      **complex64
 		lda_inv   int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
-	if err := call(symCublasCmatinvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZmatinvBatched inverts many small matrices of the same order, up to 32, in one step.
@@ -34713,22 +33694,20 @@ func CublasZmatinvBatched(handle CublasHandle_t, n int32, A **complex128, lda in
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex128
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		Ainv      **complex128
 		lda_inv   int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
-	if err := call(symCublasZmatinvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgeqrfBatched factorizes many matrices of the same shape into an orthogonal and a
@@ -34767,22 +33746,20 @@ func CublasSgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **float
 	args := &struct {
 		handle    CublasHandle_t
 		m         int32
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		Aarray    **float32
 		lda       int32
-		_         [4]byte
+		_2        [4]byte
 		TauArray  **float32
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
-	if err := call(symCublasSgeqrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgeqrfBatched factorizes many matrices of the same shape into an orthogonal and a
@@ -34821,22 +33798,20 @@ func CublasDgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **float
 	args := &struct {
 		handle    CublasHandle_t
 		m         int32
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		Aarray    **float64
 		lda       int32
-		_         [4]byte
+		_2        [4]byte
 		TauArray  **float64
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
-	if err := call(symCublasDgeqrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeqrfBatched factorizes many matrices of the same shape into an orthogonal and a
@@ -34875,22 +33850,20 @@ func CublasCgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **compl
 	args := &struct {
 		handle    CublasHandle_t
 		m         int32
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		Aarray    **complex64
 		lda       int32
-		_         [4]byte
+		_2        [4]byte
 		TauArray  **complex64
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
-	if err := call(symCublasCgeqrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeqrfBatched factorizes many matrices of the same shape into an orthogonal and a
@@ -34929,22 +33902,20 @@ func CublasZgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **compl
 	args := &struct {
 		handle    CublasHandle_t
 		m         int32
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		Aarray    **complex128
 		lda       int32
-		_         [4]byte
+		_2        [4]byte
 		TauArray  **complex128
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
-	if err := call(symCublasZgeqrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgelsBatched finds for many overdetermined systems the Xᵢ that makes the norm of Cᵢ -
@@ -34990,29 +33961,27 @@ func CublasSgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle       CublasHandle_t
 		trans        CublasOperation_t
-		_            [4]byte
+		_0           [4]byte
 		m            int32
-		_            [4]byte
+		_1           [4]byte
 		n            int32
-		_            [4]byte
+		_2           [4]byte
 		nrhs         int32
-		_            [4]byte
+		_3           [4]byte
 		Aarray       **float32
 		lda          int32
-		_            [4]byte
+		_4           [4]byte
 		Carray       **float32
 		ldc          int32
-		_            [4]byte
+		_5           [4]byte
 		info         *int32
 		devInfoArray *int32
 		batchSize    int32
-		_            [4]byte
+		_6           [4]byte
 		ret          CublasStatus_t
+		_7           [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
-	if err := call(symCublasSgelsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgelsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgelsBatched finds for many overdetermined systems the Xᵢ that makes the norm of Cᵢ -
@@ -35058,29 +34027,27 @@ func CublasDgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle       CublasHandle_t
 		trans        CublasOperation_t
-		_            [4]byte
+		_0           [4]byte
 		m            int32
-		_            [4]byte
+		_1           [4]byte
 		n            int32
-		_            [4]byte
+		_2           [4]byte
 		nrhs         int32
-		_            [4]byte
+		_3           [4]byte
 		Aarray       **float64
 		lda          int32
-		_            [4]byte
+		_4           [4]byte
 		Carray       **float64
 		ldc          int32
-		_            [4]byte
+		_5           [4]byte
 		info         *int32
 		devInfoArray *int32
 		batchSize    int32
-		_            [4]byte
+		_6           [4]byte
 		ret          CublasStatus_t
+		_7           [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
-	if err := call(symCublasDgelsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgelsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgelsBatched finds for many overdetermined systems the Xᵢ that makes the norm of Cᵢ -
@@ -35126,29 +34093,27 @@ func CublasCgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle       CublasHandle_t
 		trans        CublasOperation_t
-		_            [4]byte
+		_0           [4]byte
 		m            int32
-		_            [4]byte
+		_1           [4]byte
 		n            int32
-		_            [4]byte
+		_2           [4]byte
 		nrhs         int32
-		_            [4]byte
+		_3           [4]byte
 		Aarray       **complex64
 		lda          int32
-		_            [4]byte
+		_4           [4]byte
 		Carray       **complex64
 		ldc          int32
-		_            [4]byte
+		_5           [4]byte
 		info         *int32
 		devInfoArray *int32
 		batchSize    int32
-		_            [4]byte
+		_6           [4]byte
 		ret          CublasStatus_t
+		_7           [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
-	if err := call(symCublasCgelsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgelsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgelsBatched finds for many overdetermined systems the Xᵢ that makes the norm of Cᵢ -
@@ -35194,29 +34159,27 @@ func CublasZgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle       CublasHandle_t
 		trans        CublasOperation_t
-		_            [4]byte
+		_0           [4]byte
 		m            int32
-		_            [4]byte
+		_1           [4]byte
 		n            int32
-		_            [4]byte
+		_2           [4]byte
 		nrhs         int32
-		_            [4]byte
+		_3           [4]byte
 		Aarray       **complex128
 		lda          int32
-		_            [4]byte
+		_4           [4]byte
 		Carray       **complex128
 		ldc          int32
-		_            [4]byte
+		_5           [4]byte
 		info         *int32
 		devInfoArray *int32
 		batchSize    int32
-		_            [4]byte
+		_6           [4]byte
 		ret          CublasStatus_t
+		_7           [4]byte
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
-	if err := call(symCublasZgelsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgelsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpttr unpacks a triangle: copies a packed triangular matrix into a full one.
@@ -35250,20 +34213,18 @@ func CublasStpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *flo
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		AP     *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
-	if err := call(symCublasStpttr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpttr, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpttr unpacks a triangle: copies a packed triangular matrix into a full one.
@@ -35297,20 +34258,18 @@ func CublasDtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *flo
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		AP     *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
-	if err := call(symCublasDtpttr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpttr, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpttr unpacks a triangle: copies a packed triangular matrix into a full one.
@@ -35344,20 +34303,18 @@ func CublasCtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *com
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		AP     *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
-	if err := call(symCublasCtpttr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpttr, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpttr unpacks a triangle: copies a packed triangular matrix into a full one.
@@ -35391,20 +34348,18 @@ func CublasZtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *com
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		AP     *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
-	if err := call(symCublasZtpttr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpttr, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrttp packs a triangle: copies one triangle of a matrix into n*(n+1)/2 elements without
@@ -35438,20 +34393,18 @@ func CublasStrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *floa
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *float32
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
-	if err := call(symCublasStrttp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrttp, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrttp packs a triangle: copies one triangle of a matrix into n*(n+1)/2 elements without
@@ -35485,20 +34438,18 @@ func CublasDtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *floa
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *float64
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
-	if err := call(symCublasDtrttp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrttp, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrttp packs a triangle: copies one triangle of a matrix into n*(n+1)/2 elements without
@@ -35532,20 +34483,18 @@ func CublasCtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *comp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *complex64
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
-	if err := call(symCublasCtrttp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrttp, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrttp packs a triangle: copies one triangle of a matrix into n*(n+1)/2 elements without
@@ -35579,20 +34528,18 @@ func CublasZtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *comp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *complex128
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
+		_4     [4]byte
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
-	if err := call(symCublasZtrttp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrttp, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgetrfBatched factorizes many square matrices into triangular factors: P·Aᵢ = L·U with
@@ -35633,21 +34580,19 @@ func CublasSgetrfBatched(handle CublasHandle_t, n int32, A **float32, lda int32,
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float32
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		info      *int32
 		batchSize int32
-		_         [4]byte
-		_         [1]uint64
+		_2        [4]byte
+		_3        [1]uint64
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
-	if err := call(symCublasSgetrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgetrfBatched factorizes many square matrices into triangular factors: P·Aᵢ = L·U with
@@ -35688,21 +34633,19 @@ func CublasDgetrfBatched(handle CublasHandle_t, n int32, A **float64, lda int32,
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		info      *int32
 		batchSize int32
-		_         [4]byte
-		_         [1]uint64
+		_2        [4]byte
+		_3        [1]uint64
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
-	if err := call(symCublasDgetrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgetrfBatched factorizes many square matrices into triangular factors: P·Aᵢ = L·U with
@@ -35743,21 +34686,19 @@ func CublasCgetrfBatched(handle CublasHandle_t, n int32, A **complex64, lda int3
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		info      *int32
 		batchSize int32
-		_         [4]byte
-		_         [1]uint64
+		_2        [4]byte
+		_3        [1]uint64
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
-	if err := call(symCublasCgetrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgetrfBatched factorizes many square matrices into triangular factors: P·Aᵢ = L·U with
@@ -35798,21 +34739,19 @@ func CublasZgetrfBatched(handle CublasHandle_t, n int32, A **complex128, lda int
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex128
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		info      *int32
 		batchSize int32
-		_         [4]byte
-		_         [1]uint64
+		_2        [4]byte
+		_3        [1]uint64
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
-	if err := call(symCublasZgetrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgetriBatched computes the inverses of many matrices from their triangular factors.
@@ -35852,23 +34791,21 @@ func CublasSgetriBatched(handle CublasHandle_t, n int32, A **float32, lda int32,
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float32
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		C         **float32
 		ldc       int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
-	if err := call(symCublasSgetriBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgetriBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgetriBatched computes the inverses of many matrices from their triangular factors.
@@ -35908,23 +34845,21 @@ func CublasDgetriBatched(handle CublasHandle_t, n int32, A **float64, lda int32,
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		C         **float64
 		ldc       int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
-	if err := call(symCublasDgetriBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgetriBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgetriBatched computes the inverses of many matrices from their triangular factors.
@@ -35964,23 +34899,21 @@ func CublasCgetriBatched(handle CublasHandle_t, n int32, A **complex64, lda int3
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		C         **complex64
 		ldc       int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
-	if err := call(symCublasCgetriBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgetriBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgetriBatched computes the inverses of many matrices from their triangular factors.
@@ -36020,23 +34953,21 @@ func CublasZgetriBatched(handle CublasHandle_t, n int32, A **complex128, lda int
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex128
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		C         **complex128
 		ldc       int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
+		_4        [4]byte
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
-	if err := call(symCublasZgetriBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgetriBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgetrsBatched solves many linear systems op(Aᵢ)·Xᵢ = Bᵢ with the triangular factors
@@ -36078,27 +35009,25 @@ func CublasSgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 	args := &struct {
 		handle    CublasHandle_t
 		trans     CublasOperation_t
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		nrhs      int32
-		_         [4]byte
+		_2        [4]byte
 		Aarray    **float32
 		lda       int32
-		_         [4]byte
+		_3        [4]byte
 		devIpiv   *int32
 		Barray    **float32
 		ldb       int32
-		_         [4]byte
+		_4        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_5        [4]byte
 		ret       CublasStatus_t
+		_6        [4]byte
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
-	if err := call(symCublasSgetrsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgetrsBatched solves many linear systems op(Aᵢ)·Xᵢ = Bᵢ with the triangular factors
@@ -36140,27 +35069,25 @@ func CublasDgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 	args := &struct {
 		handle    CublasHandle_t
 		trans     CublasOperation_t
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		nrhs      int32
-		_         [4]byte
+		_2        [4]byte
 		Aarray    **float64
 		lda       int32
-		_         [4]byte
+		_3        [4]byte
 		devIpiv   *int32
 		Barray    **float64
 		ldb       int32
-		_         [4]byte
+		_4        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_5        [4]byte
 		ret       CublasStatus_t
+		_6        [4]byte
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
-	if err := call(symCublasDgetrsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgetrsBatched solves many linear systems op(Aᵢ)·Xᵢ = Bᵢ with the triangular factors
@@ -36202,27 +35129,25 @@ func CublasCgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 	args := &struct {
 		handle    CublasHandle_t
 		trans     CublasOperation_t
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		nrhs      int32
-		_         [4]byte
+		_2        [4]byte
 		Aarray    **complex64
 		lda       int32
-		_         [4]byte
+		_3        [4]byte
 		devIpiv   *int32
 		Barray    **complex64
 		ldb       int32
-		_         [4]byte
+		_4        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_5        [4]byte
 		ret       CublasStatus_t
+		_6        [4]byte
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
-	if err := call(symCublasCgetrsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgetrsBatched solves many linear systems op(Aᵢ)·Xᵢ = Bᵢ with the triangular factors
@@ -36264,27 +35189,25 @@ func CublasZgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 	args := &struct {
 		handle    CublasHandle_t
 		trans     CublasOperation_t
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		nrhs      int32
-		_         [4]byte
+		_2        [4]byte
 		Aarray    **complex128
 		lda       int32
-		_         [4]byte
+		_3        [4]byte
 		devIpiv   *int32
 		Barray    **complex128
 		ldb       int32
-		_         [4]byte
+		_4        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_5        [4]byte
 		ret       CublasStatus_t
+		_6        [4]byte
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
-	if err := call(symCublasZgetrsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasUint8gemmBias multiplies matrices of unsigned bytes that have a bias each, and scales the
@@ -36329,40 +35252,38 @@ func CublasUint8gemmBias(handle CublasHandle_t, transa CublasOperation_t, transb
 	args := &struct {
 		handle  CublasHandle_t
 		transa  CublasOperation_t
-		_       [4]byte
+		_0      [4]byte
 		transb  CublasOperation_t
-		_       [4]byte
+		_1      [4]byte
 		transc  CublasOperation_t
-		_       [4]byte
+		_2      [4]byte
 		m       int32
-		_       [4]byte
+		_3      [4]byte
 		n       int32
-		_       [4]byte
+		_4      [4]byte
 		k       int32
-		_       [4]byte
+		_5      [4]byte
 		A       *uint8
 		A_bias  int32
-		_       [4]byte
+		_6      [4]byte
 		lda     int32
-		_       [4]byte
+		_7      [4]byte
 		B       *uint8
 		B_bias  int32
-		_       [4]byte
+		_8      [4]byte
 		ldb     int32
-		_       [4]byte
+		_9      [4]byte
 		C       *uint8
 		C_bias  int32
-		_       [4]byte
+		_10     [4]byte
 		ldc     int32
-		_       [4]byte
+		_11     [4]byte
 		C_mult  int32
-		_       [4]byte
+		_12     [4]byte
 		C_shift int32
-		_       [4]byte
+		_13     [4]byte
 		ret     CublasStatus_t
+		_14     [4]byte
 	}{handle: handle, transa: transa, transb: transb, transc: transc, m: m, n: n, k: k, A: A, A_bias: A_bias, lda: lda, B: B, B_bias: B_bias, ldb: ldb, C: C, C_bias: C_bias, ldc: ldc, C_mult: C_mult, C_shift: C_shift}
-	if err := call(symCublasUint8gemmBias, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasUint8gemmBias, unsafe.Pointer(args), &args.ret)
 }

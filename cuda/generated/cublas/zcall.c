@@ -13,3246 +13,648 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_cublasCreate_v2(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_cublasCreate_v2 *s = args;
-	s->ret = ((fn_cublasCreate_v2)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cublasDestroy_v2(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_cublasDestroy_v2 *s = args;
-	s->ret = ((fn_cublasDestroy_v2)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_cublasGetVersion_v2(void *fn, void *args)
+static void words0_8(void *fn, uint64_t *words)
 {
-	struct args_cublasGetVersion_v2 *s = args;
-	s->ret = ((fn_cublasGetVersion_v2)fn)(s->p0, s->p1);
+	*(uint64_t *)(words + 8) = ((uint64_t (*)(void))fn)();
 }
-static void t_cublasGetProperty(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetProperty *s = args;
-	s->ret = ((fn_cublasGetProperty)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_cublasGetCudartVersion(void *fn, void *args)
+static void words1_8(void *fn, uint64_t *words)
 {
-	struct args_cublasGetCudartVersion *s = args;
-	s->ret = ((fn_cublasGetCudartVersion)fn)();
+	*(uint64_t *)(words + 8) = ((uint64_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cublasSetWorkspace_v2(void *fn, void *args)
+static void words4_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetWorkspace_v2 *s = args;
-	s->ret = ((fn_cublasSetWorkspace_v2)fn)(s->p0, s->p1, s->p2);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3]);
 }
-static void t_cublasSetStream_v2(void *fn, void *args)
+static void words6_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetStream_v2 *s = args;
-	s->ret = ((fn_cublasSetStream_v2)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5]);
 }
-static void t_cublasGetStream_v2(void *fn, void *args)
+static void words7_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetStream_v2 *s = args;
-	s->ret = ((fn_cublasGetStream_v2)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6]);
 }
-static void t_cublasGetPointerMode_v2(void *fn, void *args)
+static void words8_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetPointerMode_v2 *s = args;
-	s->ret = ((fn_cublasGetPointerMode_v2)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7]);
 }
-static void t_cublasSetPointerMode_v2(void *fn, void *args)
+static void words2(void *fn, uint64_t *words)
 {
-	struct args_cublasSetPointerMode_v2 *s = args;
-	s->ret = ((fn_cublasSetPointerMode_v2)fn)(s->p0, s->p1);
+	((void (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_cublasGetAtomicsMode(void *fn, void *args)
+static void words5_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetAtomicsMode *s = args;
-	s->ret = ((fn_cublasGetAtomicsMode)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4]);
 }
-static void t_cublasSetAtomicsMode(void *fn, void *args)
+static void words11_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetAtomicsMode *s = args;
-	s->ret = ((fn_cublasSetAtomicsMode)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 11) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10]);
 }
-static void t_cublasGetMathMode(void *fn, void *args)
+static void words12_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetMathMode *s = args;
-	s->ret = ((fn_cublasGetMathMode)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 12) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11]);
 }
-static void t_cublasSetMathMode(void *fn, void *args)
+static void words14_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetMathMode *s = args;
-	s->ret = ((fn_cublasSetMathMode)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 14) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13]);
 }
-static void t_cublasGetSmCountTarget(void *fn, void *args)
+static void words9_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetSmCountTarget *s = args;
-	s->ret = ((fn_cublasGetSmCountTarget)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 9) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8]);
 }
-static void t_cublasSetSmCountTarget(void *fn, void *args)
+static void words10_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetSmCountTarget *s = args;
-	s->ret = ((fn_cublasSetSmCountTarget)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 10) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9]);
 }
-static void t_cublasGetEmulationStrategy(void *fn, void *args)
+static void words13_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetEmulationStrategy *s = args;
-	s->ret = ((fn_cublasGetEmulationStrategy)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 13) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12]);
 }
-static void t_cublasSetEmulationStrategy(void *fn, void *args)
+static void words16_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetEmulationStrategy *s = args;
-	s->ret = ((fn_cublasSetEmulationStrategy)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 16) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15]);
 }
-static void t_cublasGetEmulationSpecialValuesSupport(void *fn, void *args)
+static void words17_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetEmulationSpecialValuesSupport *s = args;
-	s->ret = ((fn_cublasGetEmulationSpecialValuesSupport)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 17) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15], words[16]);
 }
-static void t_cublasSetEmulationSpecialValuesSupport(void *fn, void *args)
+static void words19_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetEmulationSpecialValuesSupport *s = args;
-	s->ret = ((fn_cublasSetEmulationSpecialValuesSupport)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 19) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15], words[16], words[17], words[18]);
 }
-static void t_cublasGetFixedPointEmulationMantissaControl(void *fn, void *args)
+static void words15_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetFixedPointEmulationMantissaControl *s = args;
-	s->ret = ((fn_cublasGetFixedPointEmulationMantissaControl)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 15) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14]);
 }
-static void t_cublasSetFixedPointEmulationMantissaControl(void *fn, void *args)
+static void words18_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetFixedPointEmulationMantissaControl *s = args;
-	s->ret = ((fn_cublasSetFixedPointEmulationMantissaControl)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 18) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15], words[16], words[17]);
 }
-static void t_cublasGetFixedPointEmulationMaxMantissaBitCount(void *fn, void *args)
+static void words20_4(void *fn, uint64_t *words)
 {
-	struct args_cublasGetFixedPointEmulationMaxMantissaBitCount *s = args;
-	s->ret = ((fn_cublasGetFixedPointEmulationMaxMantissaBitCount)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 20) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15], words[16], words[17], words[18], words[19]);
 }
-static void t_cublasSetFixedPointEmulationMaxMantissaBitCount(void *fn, void *args)
+static void words23_4(void *fn, uint64_t *words)
 {
-	struct args_cublasSetFixedPointEmulationMaxMantissaBitCount *s = args;
-	s->ret = ((fn_cublasSetFixedPointEmulationMaxMantissaBitCount)fn)(s->p0, s->p1);
-}
-static void t_cublasGetFixedPointEmulationMantissaBitOffset(void *fn, void *args)
-{
-	struct args_cublasGetFixedPointEmulationMantissaBitOffset *s = args;
-	s->ret = ((fn_cublasGetFixedPointEmulationMantissaBitOffset)fn)(s->p0, s->p1);
-}
-static void t_cublasSetFixedPointEmulationMantissaBitOffset(void *fn, void *args)
-{
-	struct args_cublasSetFixedPointEmulationMantissaBitOffset *s = args;
-	s->ret = ((fn_cublasSetFixedPointEmulationMantissaBitOffset)fn)(s->p0, s->p1);
-}
-static void t_cublasGetFixedPointEmulationMantissaBitCountPointer(void *fn, void *args)
-{
-	struct args_cublasGetFixedPointEmulationMantissaBitCountPointer *s = args;
-	s->ret = ((fn_cublasGetFixedPointEmulationMantissaBitCountPointer)fn)(s->p0, s->p1);
-}
-static void t_cublasSetFixedPointEmulationMantissaBitCountPointer(void *fn, void *args)
-{
-	struct args_cublasSetFixedPointEmulationMantissaBitCountPointer *s = args;
-	s->ret = ((fn_cublasSetFixedPointEmulationMantissaBitCountPointer)fn)(s->p0, s->p1);
-}
-static void t_cublasGetStatusName(void *fn, void *args)
-{
-	struct args_cublasGetStatusName *s = args;
-	s->ret = ((fn_cublasGetStatusName)fn)(s->p0);
-}
-static void t_cublasGetStatusString(void *fn, void *args)
-{
-	struct args_cublasGetStatusString *s = args;
-	s->ret = ((fn_cublasGetStatusString)fn)(s->p0);
-}
-static void t_cublasLoggerConfigure(void *fn, void *args)
-{
-	struct args_cublasLoggerConfigure *s = args;
-	s->ret = ((fn_cublasLoggerConfigure)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cublasSetLoggerCallback(void *fn, void *args)
-{
-	struct args_cublasSetLoggerCallback *s = args;
-	s->ret = ((fn_cublasSetLoggerCallback)fn)(s->p0);
-}
-static void t_cublasGetLoggerCallback(void *fn, void *args)
-{
-	struct args_cublasGetLoggerCallback *s = args;
-	s->ret = ((fn_cublasGetLoggerCallback)fn)(s->p0);
-}
-static void t_cublasSetVector(void *fn, void *args)
-{
-	struct args_cublasSetVector *s = args;
-	s->ret = ((fn_cublasSetVector)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasSetVector_64(void *fn, void *args)
-{
-	struct args_cublasSetVector_64 *s = args;
-	s->ret = ((fn_cublasSetVector_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasGetVector(void *fn, void *args)
-{
-	struct args_cublasGetVector *s = args;
-	s->ret = ((fn_cublasGetVector)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasGetVector_64(void *fn, void *args)
-{
-	struct args_cublasGetVector_64 *s = args;
-	s->ret = ((fn_cublasGetVector_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasSetMatrix(void *fn, void *args)
-{
-	struct args_cublasSetMatrix *s = args;
-	s->ret = ((fn_cublasSetMatrix)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSetMatrix_64(void *fn, void *args)
-{
-	struct args_cublasSetMatrix_64 *s = args;
-	s->ret = ((fn_cublasSetMatrix_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasGetMatrix(void *fn, void *args)
-{
-	struct args_cublasGetMatrix *s = args;
-	s->ret = ((fn_cublasGetMatrix)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasGetMatrix_64(void *fn, void *args)
-{
-	struct args_cublasGetMatrix_64 *s = args;
-	s->ret = ((fn_cublasGetMatrix_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSetVectorAsync(void *fn, void *args)
-{
-	struct args_cublasSetVectorAsync *s = args;
-	s->ret = ((fn_cublasSetVectorAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSetVectorAsync_64(void *fn, void *args)
-{
-	struct args_cublasSetVectorAsync_64 *s = args;
-	s->ret = ((fn_cublasSetVectorAsync_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasGetVectorAsync(void *fn, void *args)
-{
-	struct args_cublasGetVectorAsync *s = args;
-	s->ret = ((fn_cublasGetVectorAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasGetVectorAsync_64(void *fn, void *args)
-{
-	struct args_cublasGetVectorAsync_64 *s = args;
-	s->ret = ((fn_cublasGetVectorAsync_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSetMatrixAsync(void *fn, void *args)
-{
-	struct args_cublasSetMatrixAsync *s = args;
-	s->ret = ((fn_cublasSetMatrixAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSetMatrixAsync_64(void *fn, void *args)
-{
-	struct args_cublasSetMatrixAsync_64 *s = args;
-	s->ret = ((fn_cublasSetMatrixAsync_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasGetMatrixAsync(void *fn, void *args)
-{
-	struct args_cublasGetMatrixAsync *s = args;
-	s->ret = ((fn_cublasGetMatrixAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasGetMatrixAsync_64(void *fn, void *args)
-{
-	struct args_cublasGetMatrixAsync_64 *s = args;
-	s->ret = ((fn_cublasGetMatrixAsync_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasXerbla(void *fn, void *args)
-{
-	struct args_cublasXerbla *s = args;
-	((fn_cublasXerbla)fn)(s->p0, s->p1);
-}
-static void t_cublasNrm2Ex(void *fn, void *args)
-{
-	struct args_cublasNrm2Ex *s = args;
-	s->ret = ((fn_cublasNrm2Ex)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasNrm2Ex_64(void *fn, void *args)
-{
-	struct args_cublasNrm2Ex_64 *s = args;
-	s->ret = ((fn_cublasNrm2Ex_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSnrm2_v2(void *fn, void *args)
-{
-	struct args_cublasSnrm2_v2 *s = args;
-	s->ret = ((fn_cublasSnrm2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasSnrm2_v2_64(void *fn, void *args)
-{
-	struct args_cublasSnrm2_v2_64 *s = args;
-	s->ret = ((fn_cublasSnrm2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDnrm2_v2(void *fn, void *args)
-{
-	struct args_cublasDnrm2_v2 *s = args;
-	s->ret = ((fn_cublasDnrm2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDnrm2_v2_64(void *fn, void *args)
-{
-	struct args_cublasDnrm2_v2_64 *s = args;
-	s->ret = ((fn_cublasDnrm2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasScnrm2_v2(void *fn, void *args)
-{
-	struct args_cublasScnrm2_v2 *s = args;
-	s->ret = ((fn_cublasScnrm2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasScnrm2_v2_64(void *fn, void *args)
-{
-	struct args_cublasScnrm2_v2_64 *s = args;
-	s->ret = ((fn_cublasScnrm2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDznrm2_v2(void *fn, void *args)
-{
-	struct args_cublasDznrm2_v2 *s = args;
-	s->ret = ((fn_cublasDznrm2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDznrm2_v2_64(void *fn, void *args)
-{
-	struct args_cublasDznrm2_v2_64 *s = args;
-	s->ret = ((fn_cublasDznrm2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDotEx(void *fn, void *args)
-{
-	struct args_cublasDotEx *s = args;
-	s->ret = ((fn_cublasDotEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasDotEx_64(void *fn, void *args)
-{
-	struct args_cublasDotEx_64 *s = args;
-	s->ret = ((fn_cublasDotEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasDotcEx(void *fn, void *args)
-{
-	struct args_cublasDotcEx *s = args;
-	s->ret = ((fn_cublasDotcEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasDotcEx_64(void *fn, void *args)
-{
-	struct args_cublasDotcEx_64 *s = args;
-	s->ret = ((fn_cublasDotcEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasSdot_v2(void *fn, void *args)
-{
-	struct args_cublasSdot_v2 *s = args;
-	s->ret = ((fn_cublasSdot_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSdot_v2_64(void *fn, void *args)
-{
-	struct args_cublasSdot_v2_64 *s = args;
-	s->ret = ((fn_cublasSdot_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDdot_v2(void *fn, void *args)
-{
-	struct args_cublasDdot_v2 *s = args;
-	s->ret = ((fn_cublasDdot_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDdot_v2_64(void *fn, void *args)
-{
-	struct args_cublasDdot_v2_64 *s = args;
-	s->ret = ((fn_cublasDdot_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasCdotu_v2(void *fn, void *args)
-{
-	struct args_cublasCdotu_v2 *s = args;
-	s->ret = ((fn_cublasCdotu_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasCdotu_v2_64(void *fn, void *args)
-{
-	struct args_cublasCdotu_v2_64 *s = args;
-	s->ret = ((fn_cublasCdotu_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasCdotc_v2(void *fn, void *args)
-{
-	struct args_cublasCdotc_v2 *s = args;
-	s->ret = ((fn_cublasCdotc_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasCdotc_v2_64(void *fn, void *args)
-{
-	struct args_cublasCdotc_v2_64 *s = args;
-	s->ret = ((fn_cublasCdotc_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZdotu_v2(void *fn, void *args)
-{
-	struct args_cublasZdotu_v2 *s = args;
-	s->ret = ((fn_cublasZdotu_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZdotu_v2_64(void *fn, void *args)
-{
-	struct args_cublasZdotu_v2_64 *s = args;
-	s->ret = ((fn_cublasZdotu_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZdotc_v2(void *fn, void *args)
-{
-	struct args_cublasZdotc_v2 *s = args;
-	s->ret = ((fn_cublasZdotc_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZdotc_v2_64(void *fn, void *args)
-{
-	struct args_cublasZdotc_v2_64 *s = args;
-	s->ret = ((fn_cublasZdotc_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasScalEx(void *fn, void *args)
-{
-	struct args_cublasScalEx *s = args;
-	s->ret = ((fn_cublasScalEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasScalEx_64(void *fn, void *args)
-{
-	struct args_cublasScalEx_64 *s = args;
-	s->ret = ((fn_cublasScalEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSscal_v2(void *fn, void *args)
-{
-	struct args_cublasSscal_v2 *s = args;
-	s->ret = ((fn_cublasSscal_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasSscal_v2_64(void *fn, void *args)
-{
-	struct args_cublasSscal_v2_64 *s = args;
-	s->ret = ((fn_cublasSscal_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDscal_v2(void *fn, void *args)
-{
-	struct args_cublasDscal_v2 *s = args;
-	s->ret = ((fn_cublasDscal_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDscal_v2_64(void *fn, void *args)
-{
-	struct args_cublasDscal_v2_64 *s = args;
-	s->ret = ((fn_cublasDscal_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasCscal_v2(void *fn, void *args)
-{
-	struct args_cublasCscal_v2 *s = args;
-	s->ret = ((fn_cublasCscal_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasCscal_v2_64(void *fn, void *args)
-{
-	struct args_cublasCscal_v2_64 *s = args;
-	s->ret = ((fn_cublasCscal_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasCsscal_v2(void *fn, void *args)
-{
-	struct args_cublasCsscal_v2 *s = args;
-	s->ret = ((fn_cublasCsscal_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasCsscal_v2_64(void *fn, void *args)
-{
-	struct args_cublasCsscal_v2_64 *s = args;
-	s->ret = ((fn_cublasCsscal_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasZscal_v2(void *fn, void *args)
-{
-	struct args_cublasZscal_v2 *s = args;
-	s->ret = ((fn_cublasZscal_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasZscal_v2_64(void *fn, void *args)
-{
-	struct args_cublasZscal_v2_64 *s = args;
-	s->ret = ((fn_cublasZscal_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasZdscal_v2(void *fn, void *args)
-{
-	struct args_cublasZdscal_v2 *s = args;
-	s->ret = ((fn_cublasZdscal_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasZdscal_v2_64(void *fn, void *args)
-{
-	struct args_cublasZdscal_v2_64 *s = args;
-	s->ret = ((fn_cublasZdscal_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasAxpyEx(void *fn, void *args)
-{
-	struct args_cublasAxpyEx *s = args;
-	s->ret = ((fn_cublasAxpyEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasAxpyEx_64(void *fn, void *args)
-{
-	struct args_cublasAxpyEx_64 *s = args;
-	s->ret = ((fn_cublasAxpyEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasSaxpy_v2(void *fn, void *args)
-{
-	struct args_cublasSaxpy_v2 *s = args;
-	s->ret = ((fn_cublasSaxpy_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSaxpy_v2_64(void *fn, void *args)
-{
-	struct args_cublasSaxpy_v2_64 *s = args;
-	s->ret = ((fn_cublasSaxpy_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDaxpy_v2(void *fn, void *args)
-{
-	struct args_cublasDaxpy_v2 *s = args;
-	s->ret = ((fn_cublasDaxpy_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDaxpy_v2_64(void *fn, void *args)
-{
-	struct args_cublasDaxpy_v2_64 *s = args;
-	s->ret = ((fn_cublasDaxpy_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasCaxpy_v2(void *fn, void *args)
-{
-	struct args_cublasCaxpy_v2 *s = args;
-	s->ret = ((fn_cublasCaxpy_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasCaxpy_v2_64(void *fn, void *args)
-{
-	struct args_cublasCaxpy_v2_64 *s = args;
-	s->ret = ((fn_cublasCaxpy_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZaxpy_v2(void *fn, void *args)
-{
-	struct args_cublasZaxpy_v2 *s = args;
-	s->ret = ((fn_cublasZaxpy_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZaxpy_v2_64(void *fn, void *args)
-{
-	struct args_cublasZaxpy_v2_64 *s = args;
-	s->ret = ((fn_cublasZaxpy_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasCopyEx(void *fn, void *args)
-{
-	struct args_cublasCopyEx *s = args;
-	s->ret = ((fn_cublasCopyEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCopyEx_64(void *fn, void *args)
-{
-	struct args_cublasCopyEx_64 *s = args;
-	s->ret = ((fn_cublasCopyEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasScopy_v2(void *fn, void *args)
-{
-	struct args_cublasScopy_v2 *s = args;
-	s->ret = ((fn_cublasScopy_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasScopy_v2_64(void *fn, void *args)
-{
-	struct args_cublasScopy_v2_64 *s = args;
-	s->ret = ((fn_cublasScopy_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasDcopy_v2(void *fn, void *args)
-{
-	struct args_cublasDcopy_v2 *s = args;
-	s->ret = ((fn_cublasDcopy_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasDcopy_v2_64(void *fn, void *args)
-{
-	struct args_cublasDcopy_v2_64 *s = args;
-	s->ret = ((fn_cublasDcopy_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasCcopy_v2(void *fn, void *args)
-{
-	struct args_cublasCcopy_v2 *s = args;
-	s->ret = ((fn_cublasCcopy_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasCcopy_v2_64(void *fn, void *args)
-{
-	struct args_cublasCcopy_v2_64 *s = args;
-	s->ret = ((fn_cublasCcopy_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasZcopy_v2(void *fn, void *args)
-{
-	struct args_cublasZcopy_v2 *s = args;
-	s->ret = ((fn_cublasZcopy_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasZcopy_v2_64(void *fn, void *args)
-{
-	struct args_cublasZcopy_v2_64 *s = args;
-	s->ret = ((fn_cublasZcopy_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasSswap_v2(void *fn, void *args)
-{
-	struct args_cublasSswap_v2 *s = args;
-	s->ret = ((fn_cublasSswap_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasSswap_v2_64(void *fn, void *args)
-{
-	struct args_cublasSswap_v2_64 *s = args;
-	s->ret = ((fn_cublasSswap_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasDswap_v2(void *fn, void *args)
-{
-	struct args_cublasDswap_v2 *s = args;
-	s->ret = ((fn_cublasDswap_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasDswap_v2_64(void *fn, void *args)
-{
-	struct args_cublasDswap_v2_64 *s = args;
-	s->ret = ((fn_cublasDswap_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasCswap_v2(void *fn, void *args)
-{
-	struct args_cublasCswap_v2 *s = args;
-	s->ret = ((fn_cublasCswap_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasCswap_v2_64(void *fn, void *args)
-{
-	struct args_cublasCswap_v2_64 *s = args;
-	s->ret = ((fn_cublasCswap_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasZswap_v2(void *fn, void *args)
-{
-	struct args_cublasZswap_v2 *s = args;
-	s->ret = ((fn_cublasZswap_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasZswap_v2_64(void *fn, void *args)
-{
-	struct args_cublasZswap_v2_64 *s = args;
-	s->ret = ((fn_cublasZswap_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasSwapEx(void *fn, void *args)
-{
-	struct args_cublasSwapEx *s = args;
-	s->ret = ((fn_cublasSwapEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSwapEx_64(void *fn, void *args)
-{
-	struct args_cublasSwapEx_64 *s = args;
-	s->ret = ((fn_cublasSwapEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasIsamax_v2(void *fn, void *args)
-{
-	struct args_cublasIsamax_v2 *s = args;
-	s->ret = ((fn_cublasIsamax_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIsamax_v2_64(void *fn, void *args)
-{
-	struct args_cublasIsamax_v2_64 *s = args;
-	s->ret = ((fn_cublasIsamax_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIdamax_v2(void *fn, void *args)
-{
-	struct args_cublasIdamax_v2 *s = args;
-	s->ret = ((fn_cublasIdamax_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIdamax_v2_64(void *fn, void *args)
-{
-	struct args_cublasIdamax_v2_64 *s = args;
-	s->ret = ((fn_cublasIdamax_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIcamax_v2(void *fn, void *args)
-{
-	struct args_cublasIcamax_v2 *s = args;
-	s->ret = ((fn_cublasIcamax_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIcamax_v2_64(void *fn, void *args)
-{
-	struct args_cublasIcamax_v2_64 *s = args;
-	s->ret = ((fn_cublasIcamax_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIzamax_v2(void *fn, void *args)
-{
-	struct args_cublasIzamax_v2 *s = args;
-	s->ret = ((fn_cublasIzamax_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIzamax_v2_64(void *fn, void *args)
-{
-	struct args_cublasIzamax_v2_64 *s = args;
-	s->ret = ((fn_cublasIzamax_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIamaxEx(void *fn, void *args)
-{
-	struct args_cublasIamaxEx *s = args;
-	s->ret = ((fn_cublasIamaxEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasIamaxEx_64(void *fn, void *args)
-{
-	struct args_cublasIamaxEx_64 *s = args;
-	s->ret = ((fn_cublasIamaxEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasIsamin_v2(void *fn, void *args)
-{
-	struct args_cublasIsamin_v2 *s = args;
-	s->ret = ((fn_cublasIsamin_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIsamin_v2_64(void *fn, void *args)
-{
-	struct args_cublasIsamin_v2_64 *s = args;
-	s->ret = ((fn_cublasIsamin_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIdamin_v2(void *fn, void *args)
-{
-	struct args_cublasIdamin_v2 *s = args;
-	s->ret = ((fn_cublasIdamin_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIdamin_v2_64(void *fn, void *args)
-{
-	struct args_cublasIdamin_v2_64 *s = args;
-	s->ret = ((fn_cublasIdamin_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIcamin_v2(void *fn, void *args)
-{
-	struct args_cublasIcamin_v2 *s = args;
-	s->ret = ((fn_cublasIcamin_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIcamin_v2_64(void *fn, void *args)
-{
-	struct args_cublasIcamin_v2_64 *s = args;
-	s->ret = ((fn_cublasIcamin_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIzamin_v2(void *fn, void *args)
-{
-	struct args_cublasIzamin_v2 *s = args;
-	s->ret = ((fn_cublasIzamin_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIzamin_v2_64(void *fn, void *args)
-{
-	struct args_cublasIzamin_v2_64 *s = args;
-	s->ret = ((fn_cublasIzamin_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasIaminEx(void *fn, void *args)
-{
-	struct args_cublasIaminEx *s = args;
-	s->ret = ((fn_cublasIaminEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasIaminEx_64(void *fn, void *args)
-{
-	struct args_cublasIaminEx_64 *s = args;
-	s->ret = ((fn_cublasIaminEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasAsumEx(void *fn, void *args)
-{
-	struct args_cublasAsumEx *s = args;
-	s->ret = ((fn_cublasAsumEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasAsumEx_64(void *fn, void *args)
-{
-	struct args_cublasAsumEx_64 *s = args;
-	s->ret = ((fn_cublasAsumEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSasum_v2(void *fn, void *args)
-{
-	struct args_cublasSasum_v2 *s = args;
-	s->ret = ((fn_cublasSasum_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasSasum_v2_64(void *fn, void *args)
-{
-	struct args_cublasSasum_v2_64 *s = args;
-	s->ret = ((fn_cublasSasum_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDasum_v2(void *fn, void *args)
-{
-	struct args_cublasDasum_v2 *s = args;
-	s->ret = ((fn_cublasDasum_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDasum_v2_64(void *fn, void *args)
-{
-	struct args_cublasDasum_v2_64 *s = args;
-	s->ret = ((fn_cublasDasum_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasScasum_v2(void *fn, void *args)
-{
-	struct args_cublasScasum_v2 *s = args;
-	s->ret = ((fn_cublasScasum_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasScasum_v2_64(void *fn, void *args)
-{
-	struct args_cublasScasum_v2_64 *s = args;
-	s->ret = ((fn_cublasScasum_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDzasum_v2(void *fn, void *args)
-{
-	struct args_cublasDzasum_v2 *s = args;
-	s->ret = ((fn_cublasDzasum_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDzasum_v2_64(void *fn, void *args)
-{
-	struct args_cublasDzasum_v2_64 *s = args;
-	s->ret = ((fn_cublasDzasum_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasSrot_v2(void *fn, void *args)
-{
-	struct args_cublasSrot_v2 *s = args;
-	s->ret = ((fn_cublasSrot_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSrot_v2_64(void *fn, void *args)
-{
-	struct args_cublasSrot_v2_64 *s = args;
-	s->ret = ((fn_cublasSrot_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDrot_v2(void *fn, void *args)
-{
-	struct args_cublasDrot_v2 *s = args;
-	s->ret = ((fn_cublasDrot_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDrot_v2_64(void *fn, void *args)
-{
-	struct args_cublasDrot_v2_64 *s = args;
-	s->ret = ((fn_cublasDrot_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCrot_v2(void *fn, void *args)
-{
-	struct args_cublasCrot_v2 *s = args;
-	s->ret = ((fn_cublasCrot_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCrot_v2_64(void *fn, void *args)
-{
-	struct args_cublasCrot_v2_64 *s = args;
-	s->ret = ((fn_cublasCrot_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCsrot_v2(void *fn, void *args)
-{
-	struct args_cublasCsrot_v2 *s = args;
-	s->ret = ((fn_cublasCsrot_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCsrot_v2_64(void *fn, void *args)
-{
-	struct args_cublasCsrot_v2_64 *s = args;
-	s->ret = ((fn_cublasCsrot_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZrot_v2(void *fn, void *args)
-{
-	struct args_cublasZrot_v2 *s = args;
-	s->ret = ((fn_cublasZrot_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZrot_v2_64(void *fn, void *args)
-{
-	struct args_cublasZrot_v2_64 *s = args;
-	s->ret = ((fn_cublasZrot_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZdrot_v2(void *fn, void *args)
-{
-	struct args_cublasZdrot_v2 *s = args;
-	s->ret = ((fn_cublasZdrot_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZdrot_v2_64(void *fn, void *args)
-{
-	struct args_cublasZdrot_v2_64 *s = args;
-	s->ret = ((fn_cublasZdrot_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasRotEx(void *fn, void *args)
-{
-	struct args_cublasRotEx *s = args;
-	s->ret = ((fn_cublasRotEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasRotEx_64(void *fn, void *args)
-{
-	struct args_cublasRotEx_64 *s = args;
-	s->ret = ((fn_cublasRotEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasSrotg_v2(void *fn, void *args)
-{
-	struct args_cublasSrotg_v2 *s = args;
-	s->ret = ((fn_cublasSrotg_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasDrotg_v2(void *fn, void *args)
-{
-	struct args_cublasDrotg_v2 *s = args;
-	s->ret = ((fn_cublasDrotg_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasCrotg_v2(void *fn, void *args)
-{
-	struct args_cublasCrotg_v2 *s = args;
-	s->ret = ((fn_cublasCrotg_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasZrotg_v2(void *fn, void *args)
-{
-	struct args_cublasZrotg_v2 *s = args;
-	s->ret = ((fn_cublasZrotg_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasRotgEx(void *fn, void *args)
-{
-	struct args_cublasRotgEx *s = args;
-	s->ret = ((fn_cublasRotgEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSrotm_v2(void *fn, void *args)
-{
-	struct args_cublasSrotm_v2 *s = args;
-	s->ret = ((fn_cublasSrotm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSrotm_v2_64(void *fn, void *args)
-{
-	struct args_cublasSrotm_v2_64 *s = args;
-	s->ret = ((fn_cublasSrotm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDrotm_v2(void *fn, void *args)
-{
-	struct args_cublasDrotm_v2 *s = args;
-	s->ret = ((fn_cublasDrotm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDrotm_v2_64(void *fn, void *args)
-{
-	struct args_cublasDrotm_v2_64 *s = args;
-	s->ret = ((fn_cublasDrotm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasRotmEx(void *fn, void *args)
-{
-	struct args_cublasRotmEx *s = args;
-	s->ret = ((fn_cublasRotmEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasRotmEx_64(void *fn, void *args)
-{
-	struct args_cublasRotmEx_64 *s = args;
-	s->ret = ((fn_cublasRotmEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasSrotmg_v2(void *fn, void *args)
-{
-	struct args_cublasSrotmg_v2 *s = args;
-	s->ret = ((fn_cublasSrotmg_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasDrotmg_v2(void *fn, void *args)
-{
-	struct args_cublasDrotmg_v2 *s = args;
-	s->ret = ((fn_cublasDrotmg_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasRotmgEx(void *fn, void *args)
-{
-	struct args_cublasRotmgEx *s = args;
-	s->ret = ((fn_cublasRotmgEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasSgemv_v2(void *fn, void *args)
-{
-	struct args_cublasSgemv_v2 *s = args;
-	s->ret = ((fn_cublasSgemv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasSgemv_v2_64(void *fn, void *args)
-{
-	struct args_cublasSgemv_v2_64 *s = args;
-	s->ret = ((fn_cublasSgemv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasDgemv_v2(void *fn, void *args)
-{
-	struct args_cublasDgemv_v2 *s = args;
-	s->ret = ((fn_cublasDgemv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasDgemv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDgemv_v2_64 *s = args;
-	s->ret = ((fn_cublasDgemv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasCgemv_v2(void *fn, void *args)
-{
-	struct args_cublasCgemv_v2 *s = args;
-	s->ret = ((fn_cublasCgemv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasCgemv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCgemv_v2_64 *s = args;
-	s->ret = ((fn_cublasCgemv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasZgemv_v2(void *fn, void *args)
-{
-	struct args_cublasZgemv_v2 *s = args;
-	s->ret = ((fn_cublasZgemv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasZgemv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZgemv_v2_64 *s = args;
-	s->ret = ((fn_cublasZgemv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasSgbmv_v2(void *fn, void *args)
-{
-	struct args_cublasSgbmv_v2 *s = args;
-	s->ret = ((fn_cublasSgbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasSgbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasSgbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasSgbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasDgbmv_v2(void *fn, void *args)
-{
-	struct args_cublasDgbmv_v2 *s = args;
-	s->ret = ((fn_cublasDgbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasDgbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDgbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasDgbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCgbmv_v2(void *fn, void *args)
-{
-	struct args_cublasCgbmv_v2 *s = args;
-	s->ret = ((fn_cublasCgbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCgbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCgbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasCgbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasZgbmv_v2(void *fn, void *args)
-{
-	struct args_cublasZgbmv_v2 *s = args;
-	s->ret = ((fn_cublasZgbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasZgbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZgbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasZgbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasStrmv_v2(void *fn, void *args)
-{
-	struct args_cublasStrmv_v2 *s = args;
-	s->ret = ((fn_cublasStrmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasStrmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasStrmv_v2_64 *s = args;
-	s->ret = ((fn_cublasStrmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasDtrmv_v2(void *fn, void *args)
-{
-	struct args_cublasDtrmv_v2 *s = args;
-	s->ret = ((fn_cublasDtrmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasDtrmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDtrmv_v2_64 *s = args;
-	s->ret = ((fn_cublasDtrmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasCtrmv_v2(void *fn, void *args)
-{
-	struct args_cublasCtrmv_v2 *s = args;
-	s->ret = ((fn_cublasCtrmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasCtrmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCtrmv_v2_64 *s = args;
-	s->ret = ((fn_cublasCtrmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasZtrmv_v2(void *fn, void *args)
-{
-	struct args_cublasZtrmv_v2 *s = args;
-	s->ret = ((fn_cublasZtrmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasZtrmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZtrmv_v2_64 *s = args;
-	s->ret = ((fn_cublasZtrmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasStbmv_v2(void *fn, void *args)
-{
-	struct args_cublasStbmv_v2 *s = args;
-	s->ret = ((fn_cublasStbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasStbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasStbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasStbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDtbmv_v2(void *fn, void *args)
-{
-	struct args_cublasDtbmv_v2 *s = args;
-	s->ret = ((fn_cublasDtbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDtbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDtbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasDtbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCtbmv_v2(void *fn, void *args)
-{
-	struct args_cublasCtbmv_v2 *s = args;
-	s->ret = ((fn_cublasCtbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCtbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCtbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasCtbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZtbmv_v2(void *fn, void *args)
-{
-	struct args_cublasZtbmv_v2 *s = args;
-	s->ret = ((fn_cublasZtbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZtbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZtbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasZtbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasStpmv_v2(void *fn, void *args)
-{
-	struct args_cublasStpmv_v2 *s = args;
-	s->ret = ((fn_cublasStpmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasStpmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasStpmv_v2_64 *s = args;
-	s->ret = ((fn_cublasStpmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDtpmv_v2(void *fn, void *args)
-{
-	struct args_cublasDtpmv_v2 *s = args;
-	s->ret = ((fn_cublasDtpmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDtpmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDtpmv_v2_64 *s = args;
-	s->ret = ((fn_cublasDtpmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCtpmv_v2(void *fn, void *args)
-{
-	struct args_cublasCtpmv_v2 *s = args;
-	s->ret = ((fn_cublasCtpmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCtpmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCtpmv_v2_64 *s = args;
-	s->ret = ((fn_cublasCtpmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZtpmv_v2(void *fn, void *args)
-{
-	struct args_cublasZtpmv_v2 *s = args;
-	s->ret = ((fn_cublasZtpmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZtpmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZtpmv_v2_64 *s = args;
-	s->ret = ((fn_cublasZtpmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasStrsv_v2(void *fn, void *args)
-{
-	struct args_cublasStrsv_v2 *s = args;
-	s->ret = ((fn_cublasStrsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasStrsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasStrsv_v2_64 *s = args;
-	s->ret = ((fn_cublasStrsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasDtrsv_v2(void *fn, void *args)
-{
-	struct args_cublasDtrsv_v2 *s = args;
-	s->ret = ((fn_cublasDtrsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasDtrsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDtrsv_v2_64 *s = args;
-	s->ret = ((fn_cublasDtrsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasCtrsv_v2(void *fn, void *args)
-{
-	struct args_cublasCtrsv_v2 *s = args;
-	s->ret = ((fn_cublasCtrsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasCtrsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCtrsv_v2_64 *s = args;
-	s->ret = ((fn_cublasCtrsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasZtrsv_v2(void *fn, void *args)
-{
-	struct args_cublasZtrsv_v2 *s = args;
-	s->ret = ((fn_cublasZtrsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasZtrsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZtrsv_v2_64 *s = args;
-	s->ret = ((fn_cublasZtrsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasStpsv_v2(void *fn, void *args)
-{
-	struct args_cublasStpsv_v2 *s = args;
-	s->ret = ((fn_cublasStpsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasStpsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasStpsv_v2_64 *s = args;
-	s->ret = ((fn_cublasStpsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDtpsv_v2(void *fn, void *args)
-{
-	struct args_cublasDtpsv_v2 *s = args;
-	s->ret = ((fn_cublasDtpsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDtpsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDtpsv_v2_64 *s = args;
-	s->ret = ((fn_cublasDtpsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCtpsv_v2(void *fn, void *args)
-{
-	struct args_cublasCtpsv_v2 *s = args;
-	s->ret = ((fn_cublasCtpsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCtpsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCtpsv_v2_64 *s = args;
-	s->ret = ((fn_cublasCtpsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZtpsv_v2(void *fn, void *args)
-{
-	struct args_cublasZtpsv_v2 *s = args;
-	s->ret = ((fn_cublasZtpsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZtpsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZtpsv_v2_64 *s = args;
-	s->ret = ((fn_cublasZtpsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasStbsv_v2(void *fn, void *args)
-{
-	struct args_cublasStbsv_v2 *s = args;
-	s->ret = ((fn_cublasStbsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasStbsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasStbsv_v2_64 *s = args;
-	s->ret = ((fn_cublasStbsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDtbsv_v2(void *fn, void *args)
-{
-	struct args_cublasDtbsv_v2 *s = args;
-	s->ret = ((fn_cublasDtbsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDtbsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDtbsv_v2_64 *s = args;
-	s->ret = ((fn_cublasDtbsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCtbsv_v2(void *fn, void *args)
-{
-	struct args_cublasCtbsv_v2 *s = args;
-	s->ret = ((fn_cublasCtbsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCtbsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCtbsv_v2_64 *s = args;
-	s->ret = ((fn_cublasCtbsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZtbsv_v2(void *fn, void *args)
-{
-	struct args_cublasZtbsv_v2 *s = args;
-	s->ret = ((fn_cublasZtbsv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZtbsv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZtbsv_v2_64 *s = args;
-	s->ret = ((fn_cublasZtbsv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSsymv_v2(void *fn, void *args)
-{
-	struct args_cublasSsymv_v2 *s = args;
-	s->ret = ((fn_cublasSsymv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasSsymv_v2_64(void *fn, void *args)
-{
-	struct args_cublasSsymv_v2_64 *s = args;
-	s->ret = ((fn_cublasSsymv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasDsymv_v2(void *fn, void *args)
-{
-	struct args_cublasDsymv_v2 *s = args;
-	s->ret = ((fn_cublasDsymv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasDsymv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDsymv_v2_64 *s = args;
-	s->ret = ((fn_cublasDsymv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasCsymv_v2(void *fn, void *args)
-{
-	struct args_cublasCsymv_v2 *s = args;
-	s->ret = ((fn_cublasCsymv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasCsymv_v2_64(void *fn, void *args)
-{
-	struct args_cublasCsymv_v2_64 *s = args;
-	s->ret = ((fn_cublasCsymv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZsymv_v2(void *fn, void *args)
-{
-	struct args_cublasZsymv_v2 *s = args;
-	s->ret = ((fn_cublasZsymv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZsymv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZsymv_v2_64 *s = args;
-	s->ret = ((fn_cublasZsymv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasChemv_v2(void *fn, void *args)
-{
-	struct args_cublasChemv_v2 *s = args;
-	s->ret = ((fn_cublasChemv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasChemv_v2_64(void *fn, void *args)
-{
-	struct args_cublasChemv_v2_64 *s = args;
-	s->ret = ((fn_cublasChemv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZhemv_v2(void *fn, void *args)
-{
-	struct args_cublasZhemv_v2 *s = args;
-	s->ret = ((fn_cublasZhemv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZhemv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZhemv_v2_64 *s = args;
-	s->ret = ((fn_cublasZhemv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasSsbmv_v2(void *fn, void *args)
-{
-	struct args_cublasSsbmv_v2 *s = args;
-	s->ret = ((fn_cublasSsbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasSsbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasSsbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasSsbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasDsbmv_v2(void *fn, void *args)
-{
-	struct args_cublasDsbmv_v2 *s = args;
-	s->ret = ((fn_cublasDsbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasDsbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDsbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasDsbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasChbmv_v2(void *fn, void *args)
-{
-	struct args_cublasChbmv_v2 *s = args;
-	s->ret = ((fn_cublasChbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasChbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasChbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasChbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasZhbmv_v2(void *fn, void *args)
-{
-	struct args_cublasZhbmv_v2 *s = args;
-	s->ret = ((fn_cublasZhbmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasZhbmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZhbmv_v2_64 *s = args;
-	s->ret = ((fn_cublasZhbmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasSspmv_v2(void *fn, void *args)
-{
-	struct args_cublasSspmv_v2 *s = args;
-	s->ret = ((fn_cublasSspmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSspmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasSspmv_v2_64 *s = args;
-	s->ret = ((fn_cublasSspmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDspmv_v2(void *fn, void *args)
-{
-	struct args_cublasDspmv_v2 *s = args;
-	s->ret = ((fn_cublasDspmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDspmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasDspmv_v2_64 *s = args;
-	s->ret = ((fn_cublasDspmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasChpmv_v2(void *fn, void *args)
-{
-	struct args_cublasChpmv_v2 *s = args;
-	s->ret = ((fn_cublasChpmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasChpmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasChpmv_v2_64 *s = args;
-	s->ret = ((fn_cublasChpmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZhpmv_v2(void *fn, void *args)
-{
-	struct args_cublasZhpmv_v2 *s = args;
-	s->ret = ((fn_cublasZhpmv_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZhpmv_v2_64(void *fn, void *args)
-{
-	struct args_cublasZhpmv_v2_64 *s = args;
-	s->ret = ((fn_cublasZhpmv_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSger_v2(void *fn, void *args)
-{
-	struct args_cublasSger_v2 *s = args;
-	s->ret = ((fn_cublasSger_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSger_v2_64(void *fn, void *args)
-{
-	struct args_cublasSger_v2_64 *s = args;
-	s->ret = ((fn_cublasSger_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDger_v2(void *fn, void *args)
-{
-	struct args_cublasDger_v2 *s = args;
-	s->ret = ((fn_cublasDger_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDger_v2_64(void *fn, void *args)
-{
-	struct args_cublasDger_v2_64 *s = args;
-	s->ret = ((fn_cublasDger_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCgeru_v2(void *fn, void *args)
-{
-	struct args_cublasCgeru_v2 *s = args;
-	s->ret = ((fn_cublasCgeru_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCgeru_v2_64(void *fn, void *args)
-{
-	struct args_cublasCgeru_v2_64 *s = args;
-	s->ret = ((fn_cublasCgeru_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCgerc_v2(void *fn, void *args)
-{
-	struct args_cublasCgerc_v2 *s = args;
-	s->ret = ((fn_cublasCgerc_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCgerc_v2_64(void *fn, void *args)
-{
-	struct args_cublasCgerc_v2_64 *s = args;
-	s->ret = ((fn_cublasCgerc_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZgeru_v2(void *fn, void *args)
-{
-	struct args_cublasZgeru_v2 *s = args;
-	s->ret = ((fn_cublasZgeru_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZgeru_v2_64(void *fn, void *args)
-{
-	struct args_cublasZgeru_v2_64 *s = args;
-	s->ret = ((fn_cublasZgeru_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZgerc_v2(void *fn, void *args)
-{
-	struct args_cublasZgerc_v2 *s = args;
-	s->ret = ((fn_cublasZgerc_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZgerc_v2_64(void *fn, void *args)
-{
-	struct args_cublasZgerc_v2_64 *s = args;
-	s->ret = ((fn_cublasZgerc_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSsyr_v2(void *fn, void *args)
-{
-	struct args_cublasSsyr_v2 *s = args;
-	s->ret = ((fn_cublasSsyr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSsyr_v2_64(void *fn, void *args)
-{
-	struct args_cublasSsyr_v2_64 *s = args;
-	s->ret = ((fn_cublasSsyr_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDsyr_v2(void *fn, void *args)
-{
-	struct args_cublasDsyr_v2 *s = args;
-	s->ret = ((fn_cublasDsyr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDsyr_v2_64(void *fn, void *args)
-{
-	struct args_cublasDsyr_v2_64 *s = args;
-	s->ret = ((fn_cublasDsyr_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCsyr_v2(void *fn, void *args)
-{
-	struct args_cublasCsyr_v2 *s = args;
-	s->ret = ((fn_cublasCsyr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCsyr_v2_64(void *fn, void *args)
-{
-	struct args_cublasCsyr_v2_64 *s = args;
-	s->ret = ((fn_cublasCsyr_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZsyr_v2(void *fn, void *args)
-{
-	struct args_cublasZsyr_v2 *s = args;
-	s->ret = ((fn_cublasZsyr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZsyr_v2_64(void *fn, void *args)
-{
-	struct args_cublasZsyr_v2_64 *s = args;
-	s->ret = ((fn_cublasZsyr_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCher_v2(void *fn, void *args)
-{
-	struct args_cublasCher_v2 *s = args;
-	s->ret = ((fn_cublasCher_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCher_v2_64(void *fn, void *args)
-{
-	struct args_cublasCher_v2_64 *s = args;
-	s->ret = ((fn_cublasCher_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZher_v2(void *fn, void *args)
-{
-	struct args_cublasZher_v2 *s = args;
-	s->ret = ((fn_cublasZher_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZher_v2_64(void *fn, void *args)
-{
-	struct args_cublasZher_v2_64 *s = args;
-	s->ret = ((fn_cublasZher_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSspr_v2(void *fn, void *args)
-{
-	struct args_cublasSspr_v2 *s = args;
-	s->ret = ((fn_cublasSspr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSspr_v2_64(void *fn, void *args)
-{
-	struct args_cublasSspr_v2_64 *s = args;
-	s->ret = ((fn_cublasSspr_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDspr_v2(void *fn, void *args)
-{
-	struct args_cublasDspr_v2 *s = args;
-	s->ret = ((fn_cublasDspr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDspr_v2_64(void *fn, void *args)
-{
-	struct args_cublasDspr_v2_64 *s = args;
-	s->ret = ((fn_cublasDspr_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasChpr_v2(void *fn, void *args)
-{
-	struct args_cublasChpr_v2 *s = args;
-	s->ret = ((fn_cublasChpr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasChpr_v2_64(void *fn, void *args)
-{
-	struct args_cublasChpr_v2_64 *s = args;
-	s->ret = ((fn_cublasChpr_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZhpr_v2(void *fn, void *args)
-{
-	struct args_cublasZhpr_v2 *s = args;
-	s->ret = ((fn_cublasZhpr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZhpr_v2_64(void *fn, void *args)
-{
-	struct args_cublasZhpr_v2_64 *s = args;
-	s->ret = ((fn_cublasZhpr_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSsyr2_v2(void *fn, void *args)
-{
-	struct args_cublasSsyr2_v2 *s = args;
-	s->ret = ((fn_cublasSsyr2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSsyr2_v2_64(void *fn, void *args)
-{
-	struct args_cublasSsyr2_v2_64 *s = args;
-	s->ret = ((fn_cublasSsyr2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDsyr2_v2(void *fn, void *args)
-{
-	struct args_cublasDsyr2_v2 *s = args;
-	s->ret = ((fn_cublasDsyr2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDsyr2_v2_64(void *fn, void *args)
-{
-	struct args_cublasDsyr2_v2_64 *s = args;
-	s->ret = ((fn_cublasDsyr2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCsyr2_v2(void *fn, void *args)
-{
-	struct args_cublasCsyr2_v2 *s = args;
-	s->ret = ((fn_cublasCsyr2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCsyr2_v2_64(void *fn, void *args)
-{
-	struct args_cublasCsyr2_v2_64 *s = args;
-	s->ret = ((fn_cublasCsyr2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZsyr2_v2(void *fn, void *args)
-{
-	struct args_cublasZsyr2_v2 *s = args;
-	s->ret = ((fn_cublasZsyr2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZsyr2_v2_64(void *fn, void *args)
-{
-	struct args_cublasZsyr2_v2_64 *s = args;
-	s->ret = ((fn_cublasZsyr2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCher2_v2(void *fn, void *args)
-{
-	struct args_cublasCher2_v2 *s = args;
-	s->ret = ((fn_cublasCher2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCher2_v2_64(void *fn, void *args)
-{
-	struct args_cublasCher2_v2_64 *s = args;
-	s->ret = ((fn_cublasCher2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZher2_v2(void *fn, void *args)
-{
-	struct args_cublasZher2_v2 *s = args;
-	s->ret = ((fn_cublasZher2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZher2_v2_64(void *fn, void *args)
-{
-	struct args_cublasZher2_v2_64 *s = args;
-	s->ret = ((fn_cublasZher2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSspr2_v2(void *fn, void *args)
-{
-	struct args_cublasSspr2_v2 *s = args;
-	s->ret = ((fn_cublasSspr2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasSspr2_v2_64(void *fn, void *args)
-{
-	struct args_cublasSspr2_v2_64 *s = args;
-	s->ret = ((fn_cublasSspr2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasDspr2_v2(void *fn, void *args)
-{
-	struct args_cublasDspr2_v2 *s = args;
-	s->ret = ((fn_cublasDspr2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasDspr2_v2_64(void *fn, void *args)
-{
-	struct args_cublasDspr2_v2_64 *s = args;
-	s->ret = ((fn_cublasDspr2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasChpr2_v2(void *fn, void *args)
-{
-	struct args_cublasChpr2_v2 *s = args;
-	s->ret = ((fn_cublasChpr2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasChpr2_v2_64(void *fn, void *args)
-{
-	struct args_cublasChpr2_v2_64 *s = args;
-	s->ret = ((fn_cublasChpr2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasZhpr2_v2(void *fn, void *args)
-{
-	struct args_cublasZhpr2_v2 *s = args;
-	s->ret = ((fn_cublasZhpr2_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasZhpr2_v2_64(void *fn, void *args)
-{
-	struct args_cublasZhpr2_v2_64 *s = args;
-	s->ret = ((fn_cublasZhpr2_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasSgemvBatched(void *fn, void *args)
-{
-	struct args_cublasSgemvBatched *s = args;
-	s->ret = ((fn_cublasSgemvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSgemvBatched_64(void *fn, void *args)
-{
-	struct args_cublasSgemvBatched_64 *s = args;
-	s->ret = ((fn_cublasSgemvBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDgemvBatched(void *fn, void *args)
-{
-	struct args_cublasDgemvBatched *s = args;
-	s->ret = ((fn_cublasDgemvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDgemvBatched_64(void *fn, void *args)
-{
-	struct args_cublasDgemvBatched_64 *s = args;
-	s->ret = ((fn_cublasDgemvBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCgemvBatched(void *fn, void *args)
-{
-	struct args_cublasCgemvBatched *s = args;
-	s->ret = ((fn_cublasCgemvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCgemvBatched_64(void *fn, void *args)
-{
-	struct args_cublasCgemvBatched_64 *s = args;
-	s->ret = ((fn_cublasCgemvBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZgemvBatched(void *fn, void *args)
-{
-	struct args_cublasZgemvBatched *s = args;
-	s->ret = ((fn_cublasZgemvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZgemvBatched_64(void *fn, void *args)
-{
-	struct args_cublasZgemvBatched_64 *s = args;
-	s->ret = ((fn_cublasZgemvBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasHSHgemvBatched(void *fn, void *args)
-{
-	struct args_cublasHSHgemvBatched *s = args;
-	s->ret = ((fn_cublasHSHgemvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasHSHgemvBatched_64(void *fn, void *args)
-{
-	struct args_cublasHSHgemvBatched_64 *s = args;
-	s->ret = ((fn_cublasHSHgemvBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasHSSgemvBatched(void *fn, void *args)
-{
-	struct args_cublasHSSgemvBatched *s = args;
-	s->ret = ((fn_cublasHSSgemvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasHSSgemvBatched_64(void *fn, void *args)
-{
-	struct args_cublasHSSgemvBatched_64 *s = args;
-	s->ret = ((fn_cublasHSSgemvBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasTSTgemvBatched(void *fn, void *args)
-{
-	struct args_cublasTSTgemvBatched *s = args;
-	s->ret = ((fn_cublasTSTgemvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasTSTgemvBatched_64(void *fn, void *args)
-{
-	struct args_cublasTSTgemvBatched_64 *s = args;
-	s->ret = ((fn_cublasTSTgemvBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasTSSgemvBatched(void *fn, void *args)
-{
-	struct args_cublasTSSgemvBatched *s = args;
-	s->ret = ((fn_cublasTSSgemvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasTSSgemvBatched_64(void *fn, void *args)
-{
-	struct args_cublasTSSgemvBatched_64 *s = args;
-	s->ret = ((fn_cublasTSSgemvBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSgemvStridedBatched(void *fn, void *args)
-{
-	struct args_cublasSgemvStridedBatched *s = args;
-	s->ret = ((fn_cublasSgemvStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasSgemvStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasSgemvStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasSgemvStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasDgemvStridedBatched(void *fn, void *args)
-{
-	struct args_cublasDgemvStridedBatched *s = args;
-	s->ret = ((fn_cublasDgemvStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasDgemvStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasDgemvStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasDgemvStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasCgemvStridedBatched(void *fn, void *args)
-{
-	struct args_cublasCgemvStridedBatched *s = args;
-	s->ret = ((fn_cublasCgemvStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasCgemvStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasCgemvStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasCgemvStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasZgemvStridedBatched(void *fn, void *args)
-{
-	struct args_cublasZgemvStridedBatched *s = args;
-	s->ret = ((fn_cublasZgemvStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasZgemvStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasZgemvStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasZgemvStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasHSHgemvStridedBatched(void *fn, void *args)
-{
-	struct args_cublasHSHgemvStridedBatched *s = args;
-	s->ret = ((fn_cublasHSHgemvStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasHSHgemvStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasHSHgemvStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasHSHgemvStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasHSSgemvStridedBatched(void *fn, void *args)
-{
-	struct args_cublasHSSgemvStridedBatched *s = args;
-	s->ret = ((fn_cublasHSSgemvStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasHSSgemvStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasHSSgemvStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasHSSgemvStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasTSTgemvStridedBatched(void *fn, void *args)
-{
-	struct args_cublasTSTgemvStridedBatched *s = args;
-	s->ret = ((fn_cublasTSTgemvStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasTSTgemvStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasTSTgemvStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasTSTgemvStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasTSSgemvStridedBatched(void *fn, void *args)
-{
-	struct args_cublasTSSgemvStridedBatched *s = args;
-	s->ret = ((fn_cublasTSSgemvStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasTSSgemvStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasTSSgemvStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasTSSgemvStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasSgemm_v2(void *fn, void *args)
-{
-	struct args_cublasSgemm_v2 *s = args;
-	s->ret = ((fn_cublasSgemm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasSgemm_v2_64(void *fn, void *args)
-{
-	struct args_cublasSgemm_v2_64 *s = args;
-	s->ret = ((fn_cublasSgemm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasDgemm_v2(void *fn, void *args)
-{
-	struct args_cublasDgemm_v2 *s = args;
-	s->ret = ((fn_cublasDgemm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasDgemm_v2_64(void *fn, void *args)
-{
-	struct args_cublasDgemm_v2_64 *s = args;
-	s->ret = ((fn_cublasDgemm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCgemm_v2(void *fn, void *args)
-{
-	struct args_cublasCgemm_v2 *s = args;
-	s->ret = ((fn_cublasCgemm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCgemm_v2_64(void *fn, void *args)
-{
-	struct args_cublasCgemm_v2_64 *s = args;
-	s->ret = ((fn_cublasCgemm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCgemm3m(void *fn, void *args)
-{
-	struct args_cublasCgemm3m *s = args;
-	s->ret = ((fn_cublasCgemm3m)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCgemm3m_64(void *fn, void *args)
-{
-	struct args_cublasCgemm3m_64 *s = args;
-	s->ret = ((fn_cublasCgemm3m_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCgemm3mEx(void *fn, void *args)
-{
-	struct args_cublasCgemm3mEx *s = args;
-	s->ret = ((fn_cublasCgemm3mEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16);
-}
-static void t_cublasCgemm3mEx_64(void *fn, void *args)
-{
-	struct args_cublasCgemm3mEx_64 *s = args;
-	s->ret = ((fn_cublasCgemm3mEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16);
-}
-static void t_cublasZgemm_v2(void *fn, void *args)
-{
-	struct args_cublasZgemm_v2 *s = args;
-	s->ret = ((fn_cublasZgemm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasZgemm_v2_64(void *fn, void *args)
-{
-	struct args_cublasZgemm_v2_64 *s = args;
-	s->ret = ((fn_cublasZgemm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasZgemm3m(void *fn, void *args)
-{
-	struct args_cublasZgemm3m *s = args;
-	s->ret = ((fn_cublasZgemm3m)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasZgemm3m_64(void *fn, void *args)
-{
-	struct args_cublasZgemm3m_64 *s = args;
-	s->ret = ((fn_cublasZgemm3m_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasHgemm(void *fn, void *args)
-{
-	struct args_cublasHgemm *s = args;
-	s->ret = ((fn_cublasHgemm)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasHgemm_64(void *fn, void *args)
-{
-	struct args_cublasHgemm_64 *s = args;
-	s->ret = ((fn_cublasHgemm_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasSgemmEx(void *fn, void *args)
-{
-	struct args_cublasSgemmEx *s = args;
-	s->ret = ((fn_cublasSgemmEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16);
-}
-static void t_cublasSgemmEx_64(void *fn, void *args)
-{
-	struct args_cublasSgemmEx_64 *s = args;
-	s->ret = ((fn_cublasSgemmEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16);
-}
-static void t_cublasGemmEx(void *fn, void *args)
-{
-	struct args_cublasGemmEx *s = args;
-	s->ret = ((fn_cublasGemmEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17, s->p18);
-}
-static void t_cublasGemmEx_64(void *fn, void *args)
-{
-	struct args_cublasGemmEx_64 *s = args;
-	s->ret = ((fn_cublasGemmEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17, s->p18);
-}
-static void t_cublasCgemmEx(void *fn, void *args)
-{
-	struct args_cublasCgemmEx *s = args;
-	s->ret = ((fn_cublasCgemmEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16);
-}
-static void t_cublasCgemmEx_64(void *fn, void *args)
-{
-	struct args_cublasCgemmEx_64 *s = args;
-	s->ret = ((fn_cublasCgemmEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16);
-}
-static void t_cublasSsyrk_v2(void *fn, void *args)
-{
-	struct args_cublasSsyrk_v2 *s = args;
-	s->ret = ((fn_cublasSsyrk_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasSsyrk_v2_64(void *fn, void *args)
-{
-	struct args_cublasSsyrk_v2_64 *s = args;
-	s->ret = ((fn_cublasSsyrk_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasDsyrk_v2(void *fn, void *args)
-{
-	struct args_cublasDsyrk_v2 *s = args;
-	s->ret = ((fn_cublasDsyrk_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasDsyrk_v2_64(void *fn, void *args)
-{
-	struct args_cublasDsyrk_v2_64 *s = args;
-	s->ret = ((fn_cublasDsyrk_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasCsyrk_v2(void *fn, void *args)
-{
-	struct args_cublasCsyrk_v2 *s = args;
-	s->ret = ((fn_cublasCsyrk_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasCsyrk_v2_64(void *fn, void *args)
-{
-	struct args_cublasCsyrk_v2_64 *s = args;
-	s->ret = ((fn_cublasCsyrk_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZsyrk_v2(void *fn, void *args)
-{
-	struct args_cublasZsyrk_v2 *s = args;
-	s->ret = ((fn_cublasZsyrk_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZsyrk_v2_64(void *fn, void *args)
-{
-	struct args_cublasZsyrk_v2_64 *s = args;
-	s->ret = ((fn_cublasZsyrk_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasCsyrkEx(void *fn, void *args)
-{
-	struct args_cublasCsyrkEx *s = args;
-	s->ret = ((fn_cublasCsyrkEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsyrkEx_64(void *fn, void *args)
-{
-	struct args_cublasCsyrkEx_64 *s = args;
-	s->ret = ((fn_cublasCsyrkEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsyrk3mEx(void *fn, void *args)
-{
-	struct args_cublasCsyrk3mEx *s = args;
-	s->ret = ((fn_cublasCsyrk3mEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsyrk3mEx_64(void *fn, void *args)
-{
-	struct args_cublasCsyrk3mEx_64 *s = args;
-	s->ret = ((fn_cublasCsyrk3mEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCherk_v2(void *fn, void *args)
-{
-	struct args_cublasCherk_v2 *s = args;
-	s->ret = ((fn_cublasCherk_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasCherk_v2_64(void *fn, void *args)
-{
-	struct args_cublasCherk_v2_64 *s = args;
-	s->ret = ((fn_cublasCherk_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZherk_v2(void *fn, void *args)
-{
-	struct args_cublasZherk_v2 *s = args;
-	s->ret = ((fn_cublasZherk_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZherk_v2_64(void *fn, void *args)
-{
-	struct args_cublasZherk_v2_64 *s = args;
-	s->ret = ((fn_cublasZherk_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasCherkEx(void *fn, void *args)
-{
-	struct args_cublasCherkEx *s = args;
-	s->ret = ((fn_cublasCherkEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCherkEx_64(void *fn, void *args)
-{
-	struct args_cublasCherkEx_64 *s = args;
-	s->ret = ((fn_cublasCherkEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCherk3mEx(void *fn, void *args)
-{
-	struct args_cublasCherk3mEx *s = args;
-	s->ret = ((fn_cublasCherk3mEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCherk3mEx_64(void *fn, void *args)
-{
-	struct args_cublasCherk3mEx_64 *s = args;
-	s->ret = ((fn_cublasCherk3mEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSsyr2k_v2(void *fn, void *args)
-{
-	struct args_cublasSsyr2k_v2 *s = args;
-	s->ret = ((fn_cublasSsyr2k_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSsyr2k_v2_64(void *fn, void *args)
-{
-	struct args_cublasSsyr2k_v2_64 *s = args;
-	s->ret = ((fn_cublasSsyr2k_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDsyr2k_v2(void *fn, void *args)
-{
-	struct args_cublasDsyr2k_v2 *s = args;
-	s->ret = ((fn_cublasDsyr2k_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDsyr2k_v2_64(void *fn, void *args)
-{
-	struct args_cublasDsyr2k_v2_64 *s = args;
-	s->ret = ((fn_cublasDsyr2k_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsyr2k_v2(void *fn, void *args)
-{
-	struct args_cublasCsyr2k_v2 *s = args;
-	s->ret = ((fn_cublasCsyr2k_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsyr2k_v2_64(void *fn, void *args)
-{
-	struct args_cublasCsyr2k_v2_64 *s = args;
-	s->ret = ((fn_cublasCsyr2k_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZsyr2k_v2(void *fn, void *args)
-{
-	struct args_cublasZsyr2k_v2 *s = args;
-	s->ret = ((fn_cublasZsyr2k_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZsyr2k_v2_64(void *fn, void *args)
-{
-	struct args_cublasZsyr2k_v2_64 *s = args;
-	s->ret = ((fn_cublasZsyr2k_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCher2k_v2(void *fn, void *args)
-{
-	struct args_cublasCher2k_v2 *s = args;
-	s->ret = ((fn_cublasCher2k_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCher2k_v2_64(void *fn, void *args)
-{
-	struct args_cublasCher2k_v2_64 *s = args;
-	s->ret = ((fn_cublasCher2k_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZher2k_v2(void *fn, void *args)
-{
-	struct args_cublasZher2k_v2 *s = args;
-	s->ret = ((fn_cublasZher2k_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZher2k_v2_64(void *fn, void *args)
-{
-	struct args_cublasZher2k_v2_64 *s = args;
-	s->ret = ((fn_cublasZher2k_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSsyrkx(void *fn, void *args)
-{
-	struct args_cublasSsyrkx *s = args;
-	s->ret = ((fn_cublasSsyrkx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSsyrkx_64(void *fn, void *args)
-{
-	struct args_cublasSsyrkx_64 *s = args;
-	s->ret = ((fn_cublasSsyrkx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDsyrkx(void *fn, void *args)
-{
-	struct args_cublasDsyrkx *s = args;
-	s->ret = ((fn_cublasDsyrkx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDsyrkx_64(void *fn, void *args)
-{
-	struct args_cublasDsyrkx_64 *s = args;
-	s->ret = ((fn_cublasDsyrkx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsyrkx(void *fn, void *args)
-{
-	struct args_cublasCsyrkx *s = args;
-	s->ret = ((fn_cublasCsyrkx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsyrkx_64(void *fn, void *args)
-{
-	struct args_cublasCsyrkx_64 *s = args;
-	s->ret = ((fn_cublasCsyrkx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZsyrkx(void *fn, void *args)
-{
-	struct args_cublasZsyrkx *s = args;
-	s->ret = ((fn_cublasZsyrkx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZsyrkx_64(void *fn, void *args)
-{
-	struct args_cublasZsyrkx_64 *s = args;
-	s->ret = ((fn_cublasZsyrkx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCherkx(void *fn, void *args)
-{
-	struct args_cublasCherkx *s = args;
-	s->ret = ((fn_cublasCherkx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCherkx_64(void *fn, void *args)
-{
-	struct args_cublasCherkx_64 *s = args;
-	s->ret = ((fn_cublasCherkx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZherkx(void *fn, void *args)
-{
-	struct args_cublasZherkx *s = args;
-	s->ret = ((fn_cublasZherkx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZherkx_64(void *fn, void *args)
-{
-	struct args_cublasZherkx_64 *s = args;
-	s->ret = ((fn_cublasZherkx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSsymm_v2(void *fn, void *args)
-{
-	struct args_cublasSsymm_v2 *s = args;
-	s->ret = ((fn_cublasSsymm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSsymm_v2_64(void *fn, void *args)
-{
-	struct args_cublasSsymm_v2_64 *s = args;
-	s->ret = ((fn_cublasSsymm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDsymm_v2(void *fn, void *args)
-{
-	struct args_cublasDsymm_v2 *s = args;
-	s->ret = ((fn_cublasDsymm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDsymm_v2_64(void *fn, void *args)
-{
-	struct args_cublasDsymm_v2_64 *s = args;
-	s->ret = ((fn_cublasDsymm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsymm_v2(void *fn, void *args)
-{
-	struct args_cublasCsymm_v2 *s = args;
-	s->ret = ((fn_cublasCsymm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCsymm_v2_64(void *fn, void *args)
-{
-	struct args_cublasCsymm_v2_64 *s = args;
-	s->ret = ((fn_cublasCsymm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZsymm_v2(void *fn, void *args)
-{
-	struct args_cublasZsymm_v2 *s = args;
-	s->ret = ((fn_cublasZsymm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZsymm_v2_64(void *fn, void *args)
-{
-	struct args_cublasZsymm_v2_64 *s = args;
-	s->ret = ((fn_cublasZsymm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasChemm_v2(void *fn, void *args)
-{
-	struct args_cublasChemm_v2 *s = args;
-	s->ret = ((fn_cublasChemm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasChemm_v2_64(void *fn, void *args)
-{
-	struct args_cublasChemm_v2_64 *s = args;
-	s->ret = ((fn_cublasChemm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZhemm_v2(void *fn, void *args)
-{
-	struct args_cublasZhemm_v2 *s = args;
-	s->ret = ((fn_cublasZhemm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZhemm_v2_64(void *fn, void *args)
-{
-	struct args_cublasZhemm_v2_64 *s = args;
-	s->ret = ((fn_cublasZhemm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasStrsm_v2(void *fn, void *args)
-{
-	struct args_cublasStrsm_v2 *s = args;
-	s->ret = ((fn_cublasStrsm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasStrsm_v2_64(void *fn, void *args)
-{
-	struct args_cublasStrsm_v2_64 *s = args;
-	s->ret = ((fn_cublasStrsm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasDtrsm_v2(void *fn, void *args)
-{
-	struct args_cublasDtrsm_v2 *s = args;
-	s->ret = ((fn_cublasDtrsm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasDtrsm_v2_64(void *fn, void *args)
-{
-	struct args_cublasDtrsm_v2_64 *s = args;
-	s->ret = ((fn_cublasDtrsm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasCtrsm_v2(void *fn, void *args)
-{
-	struct args_cublasCtrsm_v2 *s = args;
-	s->ret = ((fn_cublasCtrsm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasCtrsm_v2_64(void *fn, void *args)
-{
-	struct args_cublasCtrsm_v2_64 *s = args;
-	s->ret = ((fn_cublasCtrsm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasZtrsm_v2(void *fn, void *args)
-{
-	struct args_cublasZtrsm_v2 *s = args;
-	s->ret = ((fn_cublasZtrsm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasZtrsm_v2_64(void *fn, void *args)
-{
-	struct args_cublasZtrsm_v2_64 *s = args;
-	s->ret = ((fn_cublasZtrsm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasStrmm_v2(void *fn, void *args)
-{
-	struct args_cublasStrmm_v2 *s = args;
-	s->ret = ((fn_cublasStrmm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasStrmm_v2_64(void *fn, void *args)
-{
-	struct args_cublasStrmm_v2_64 *s = args;
-	s->ret = ((fn_cublasStrmm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasDtrmm_v2(void *fn, void *args)
-{
-	struct args_cublasDtrmm_v2 *s = args;
-	s->ret = ((fn_cublasDtrmm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasDtrmm_v2_64(void *fn, void *args)
-{
-	struct args_cublasDtrmm_v2_64 *s = args;
-	s->ret = ((fn_cublasDtrmm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCtrmm_v2(void *fn, void *args)
-{
-	struct args_cublasCtrmm_v2 *s = args;
-	s->ret = ((fn_cublasCtrmm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasCtrmm_v2_64(void *fn, void *args)
-{
-	struct args_cublasCtrmm_v2_64 *s = args;
-	s->ret = ((fn_cublasCtrmm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasZtrmm_v2(void *fn, void *args)
-{
-	struct args_cublasZtrmm_v2 *s = args;
-	s->ret = ((fn_cublasZtrmm_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasZtrmm_v2_64(void *fn, void *args)
-{
-	struct args_cublasZtrmm_v2_64 *s = args;
-	s->ret = ((fn_cublasZtrmm_v2_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cublasHgemmBatched(void *fn, void *args)
-{
-	struct args_cublasHgemmBatched *s = args;
-	s->ret = ((fn_cublasHgemmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasHgemmBatched_64(void *fn, void *args)
-{
-	struct args_cublasHgemmBatched_64 *s = args;
-	s->ret = ((fn_cublasHgemmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasSgemmBatched(void *fn, void *args)
-{
-	struct args_cublasSgemmBatched *s = args;
-	s->ret = ((fn_cublasSgemmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasSgemmBatched_64(void *fn, void *args)
-{
-	struct args_cublasSgemmBatched_64 *s = args;
-	s->ret = ((fn_cublasSgemmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasDgemmBatched(void *fn, void *args)
-{
-	struct args_cublasDgemmBatched *s = args;
-	s->ret = ((fn_cublasDgemmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasDgemmBatched_64(void *fn, void *args)
-{
-	struct args_cublasDgemmBatched_64 *s = args;
-	s->ret = ((fn_cublasDgemmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasCgemmBatched(void *fn, void *args)
-{
-	struct args_cublasCgemmBatched *s = args;
-	s->ret = ((fn_cublasCgemmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasCgemmBatched_64(void *fn, void *args)
-{
-	struct args_cublasCgemmBatched_64 *s = args;
-	s->ret = ((fn_cublasCgemmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasCgemm3mBatched(void *fn, void *args)
-{
-	struct args_cublasCgemm3mBatched *s = args;
-	s->ret = ((fn_cublasCgemm3mBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasCgemm3mBatched_64(void *fn, void *args)
-{
-	struct args_cublasCgemm3mBatched_64 *s = args;
-	s->ret = ((fn_cublasCgemm3mBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasZgemmBatched(void *fn, void *args)
-{
-	struct args_cublasZgemmBatched *s = args;
-	s->ret = ((fn_cublasZgemmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasZgemmBatched_64(void *fn, void *args)
-{
-	struct args_cublasZgemmBatched_64 *s = args;
-	s->ret = ((fn_cublasZgemmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cublasHgemmStridedBatched(void *fn, void *args)
-{
-	struct args_cublasHgemmStridedBatched *s = args;
-	s->ret = ((fn_cublasHgemmStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasHgemmStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasHgemmStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasHgemmStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasSgemmStridedBatched(void *fn, void *args)
-{
-	struct args_cublasSgemmStridedBatched *s = args;
-	s->ret = ((fn_cublasSgemmStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasSgemmStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasSgemmStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasSgemmStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasDgemmStridedBatched(void *fn, void *args)
-{
-	struct args_cublasDgemmStridedBatched *s = args;
-	s->ret = ((fn_cublasDgemmStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasDgemmStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasDgemmStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasDgemmStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasCgemmStridedBatched(void *fn, void *args)
-{
-	struct args_cublasCgemmStridedBatched *s = args;
-	s->ret = ((fn_cublasCgemmStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasCgemmStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasCgemmStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasCgemmStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasCgemm3mStridedBatched(void *fn, void *args)
-{
-	struct args_cublasCgemm3mStridedBatched *s = args;
-	s->ret = ((fn_cublasCgemm3mStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasCgemm3mStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasCgemm3mStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasCgemm3mStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasZgemmStridedBatched(void *fn, void *args)
-{
-	struct args_cublasZgemmStridedBatched *s = args;
-	s->ret = ((fn_cublasZgemmStridedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasZgemmStridedBatched_64(void *fn, void *args)
-{
-	struct args_cublasZgemmStridedBatched_64 *s = args;
-	s->ret = ((fn_cublasZgemmStridedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
-}
-static void t_cublasGemmBatchedEx(void *fn, void *args)
-{
-	struct args_cublasGemmBatchedEx *s = args;
-	s->ret = ((fn_cublasGemmBatchedEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17, s->p18, s->p19);
-}
-static void t_cublasGemmBatchedEx_64(void *fn, void *args)
-{
-	struct args_cublasGemmBatchedEx_64 *s = args;
-	s->ret = ((fn_cublasGemmBatchedEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17, s->p18, s->p19);
-}
-static void t_cublasGemmStridedBatchedEx(void *fn, void *args)
-{
-	struct args_cublasGemmStridedBatchedEx *s = args;
-	s->ret = ((fn_cublasGemmStridedBatchedEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17, s->p18, s->p19, s->p20, s->p21, s->p22);
-}
-static void t_cublasGemmStridedBatchedEx_64(void *fn, void *args)
-{
-	struct args_cublasGemmStridedBatchedEx_64 *s = args;
-	s->ret = ((fn_cublasGemmStridedBatchedEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17, s->p18, s->p19, s->p20, s->p21, s->p22);
-}
-static void t_cublasSgemmGroupedBatched(void *fn, void *args)
-{
-	struct args_cublasSgemmGroupedBatched *s = args;
-	s->ret = ((fn_cublasSgemmGroupedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasSgemmGroupedBatched_64(void *fn, void *args)
-{
-	struct args_cublasSgemmGroupedBatched_64 *s = args;
-	s->ret = ((fn_cublasSgemmGroupedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasDgemmGroupedBatched(void *fn, void *args)
-{
-	struct args_cublasDgemmGroupedBatched *s = args;
-	s->ret = ((fn_cublasDgemmGroupedBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasDgemmGroupedBatched_64(void *fn, void *args)
-{
-	struct args_cublasDgemmGroupedBatched_64 *s = args;
-	s->ret = ((fn_cublasDgemmGroupedBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cublasGemmGroupedBatchedEx(void *fn, void *args)
-{
-	struct args_cublasGemmGroupedBatchedEx *s = args;
-	s->ret = ((fn_cublasGemmGroupedBatchedEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17, s->p18, s->p19);
-}
-static void t_cublasGemmGroupedBatchedEx_64(void *fn, void *args)
-{
-	struct args_cublasGemmGroupedBatchedEx_64 *s = args;
-	s->ret = ((fn_cublasGemmGroupedBatchedEx_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17, s->p18, s->p19);
-}
-static void t_cublasSgeam(void *fn, void *args)
-{
-	struct args_cublasSgeam *s = args;
-	s->ret = ((fn_cublasSgeam)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSgeam_64(void *fn, void *args)
-{
-	struct args_cublasSgeam_64 *s = args;
-	s->ret = ((fn_cublasSgeam_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDgeam(void *fn, void *args)
-{
-	struct args_cublasDgeam *s = args;
-	s->ret = ((fn_cublasDgeam)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDgeam_64(void *fn, void *args)
-{
-	struct args_cublasDgeam_64 *s = args;
-	s->ret = ((fn_cublasDgeam_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCgeam(void *fn, void *args)
-{
-	struct args_cublasCgeam *s = args;
-	s->ret = ((fn_cublasCgeam)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCgeam_64(void *fn, void *args)
-{
-	struct args_cublasCgeam_64 *s = args;
-	s->ret = ((fn_cublasCgeam_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZgeam(void *fn, void *args)
-{
-	struct args_cublasZgeam *s = args;
-	s->ret = ((fn_cublasZgeam)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZgeam_64(void *fn, void *args)
-{
-	struct args_cublasZgeam_64 *s = args;
-	s->ret = ((fn_cublasZgeam_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasStrsmBatched(void *fn, void *args)
-{
-	struct args_cublasStrsmBatched *s = args;
-	s->ret = ((fn_cublasStrsmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasStrsmBatched_64(void *fn, void *args)
-{
-	struct args_cublasStrsmBatched_64 *s = args;
-	s->ret = ((fn_cublasStrsmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDtrsmBatched(void *fn, void *args)
-{
-	struct args_cublasDtrsmBatched *s = args;
-	s->ret = ((fn_cublasDtrsmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasDtrsmBatched_64(void *fn, void *args)
-{
-	struct args_cublasDtrsmBatched_64 *s = args;
-	s->ret = ((fn_cublasDtrsmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCtrsmBatched(void *fn, void *args)
-{
-	struct args_cublasCtrsmBatched *s = args;
-	s->ret = ((fn_cublasCtrsmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasCtrsmBatched_64(void *fn, void *args)
-{
-	struct args_cublasCtrsmBatched_64 *s = args;
-	s->ret = ((fn_cublasCtrsmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZtrsmBatched(void *fn, void *args)
-{
-	struct args_cublasZtrsmBatched *s = args;
-	s->ret = ((fn_cublasZtrsmBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasZtrsmBatched_64(void *fn, void *args)
-{
-	struct args_cublasZtrsmBatched_64 *s = args;
-	s->ret = ((fn_cublasZtrsmBatched_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12);
-}
-static void t_cublasSdgmm(void *fn, void *args)
-{
-	struct args_cublasSdgmm *s = args;
-	s->ret = ((fn_cublasSdgmm)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSdgmm_64(void *fn, void *args)
-{
-	struct args_cublasSdgmm_64 *s = args;
-	s->ret = ((fn_cublasSdgmm_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDdgmm(void *fn, void *args)
-{
-	struct args_cublasDdgmm *s = args;
-	s->ret = ((fn_cublasDdgmm)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasDdgmm_64(void *fn, void *args)
-{
-	struct args_cublasDdgmm_64 *s = args;
-	s->ret = ((fn_cublasDdgmm_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCdgmm(void *fn, void *args)
-{
-	struct args_cublasCdgmm *s = args;
-	s->ret = ((fn_cublasCdgmm)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasCdgmm_64(void *fn, void *args)
-{
-	struct args_cublasCdgmm_64 *s = args;
-	s->ret = ((fn_cublasCdgmm_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZdgmm(void *fn, void *args)
-{
-	struct args_cublasZdgmm *s = args;
-	s->ret = ((fn_cublasZdgmm)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasZdgmm_64(void *fn, void *args)
-{
-	struct args_cublasZdgmm_64 *s = args;
-	s->ret = ((fn_cublasZdgmm_64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasSmatinvBatched(void *fn, void *args)
-{
-	struct args_cublasSmatinvBatched *s = args;
-	s->ret = ((fn_cublasSmatinvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDmatinvBatched(void *fn, void *args)
-{
-	struct args_cublasDmatinvBatched *s = args;
-	s->ret = ((fn_cublasDmatinvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCmatinvBatched(void *fn, void *args)
-{
-	struct args_cublasCmatinvBatched *s = args;
-	s->ret = ((fn_cublasCmatinvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZmatinvBatched(void *fn, void *args)
-{
-	struct args_cublasZmatinvBatched *s = args;
-	s->ret = ((fn_cublasZmatinvBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSgeqrfBatched(void *fn, void *args)
-{
-	struct args_cublasSgeqrfBatched *s = args;
-	s->ret = ((fn_cublasSgeqrfBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasDgeqrfBatched(void *fn, void *args)
-{
-	struct args_cublasDgeqrfBatched *s = args;
-	s->ret = ((fn_cublasDgeqrfBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasCgeqrfBatched(void *fn, void *args)
-{
-	struct args_cublasCgeqrfBatched *s = args;
-	s->ret = ((fn_cublasCgeqrfBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasZgeqrfBatched(void *fn, void *args)
-{
-	struct args_cublasZgeqrfBatched *s = args;
-	s->ret = ((fn_cublasZgeqrfBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasSgelsBatched(void *fn, void *args)
-{
-	struct args_cublasSgelsBatched *s = args;
-	s->ret = ((fn_cublasSgelsBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasDgelsBatched(void *fn, void *args)
-{
-	struct args_cublasDgelsBatched *s = args;
-	s->ret = ((fn_cublasDgelsBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasCgelsBatched(void *fn, void *args)
-{
-	struct args_cublasCgelsBatched *s = args;
-	s->ret = ((fn_cublasCgelsBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasZgelsBatched(void *fn, void *args)
-{
-	struct args_cublasZgelsBatched *s = args;
-	s->ret = ((fn_cublasZgelsBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cublasStpttr(void *fn, void *args)
-{
-	struct args_cublasStpttr *s = args;
-	s->ret = ((fn_cublasStpttr)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasDtpttr(void *fn, void *args)
-{
-	struct args_cublasDtpttr *s = args;
-	s->ret = ((fn_cublasDtpttr)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasCtpttr(void *fn, void *args)
-{
-	struct args_cublasCtpttr *s = args;
-	s->ret = ((fn_cublasCtpttr)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasZtpttr(void *fn, void *args)
-{
-	struct args_cublasZtpttr *s = args;
-	s->ret = ((fn_cublasZtpttr)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasStrttp(void *fn, void *args)
-{
-	struct args_cublasStrttp *s = args;
-	s->ret = ((fn_cublasStrttp)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasDtrttp(void *fn, void *args)
-{
-	struct args_cublasDtrttp *s = args;
-	s->ret = ((fn_cublasDtrttp)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasCtrttp(void *fn, void *args)
-{
-	struct args_cublasCtrttp *s = args;
-	s->ret = ((fn_cublasCtrttp)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasZtrttp(void *fn, void *args)
-{
-	struct args_cublasZtrttp *s = args;
-	s->ret = ((fn_cublasZtrttp)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasSgetrfBatched(void *fn, void *args)
-{
-	struct args_cublasSgetrfBatched *s = args;
-	s->ret = ((fn_cublasSgetrfBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasDgetrfBatched(void *fn, void *args)
-{
-	struct args_cublasDgetrfBatched *s = args;
-	s->ret = ((fn_cublasDgetrfBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasCgetrfBatched(void *fn, void *args)
-{
-	struct args_cublasCgetrfBatched *s = args;
-	s->ret = ((fn_cublasCgetrfBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasZgetrfBatched(void *fn, void *args)
-{
-	struct args_cublasZgetrfBatched *s = args;
-	s->ret = ((fn_cublasZgetrfBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cublasSgetriBatched(void *fn, void *args)
-{
-	struct args_cublasSgetriBatched *s = args;
-	s->ret = ((fn_cublasSgetriBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasDgetriBatched(void *fn, void *args)
-{
-	struct args_cublasDgetriBatched *s = args;
-	s->ret = ((fn_cublasDgetriBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasCgetriBatched(void *fn, void *args)
-{
-	struct args_cublasCgetriBatched *s = args;
-	s->ret = ((fn_cublasCgetriBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasZgetriBatched(void *fn, void *args)
-{
-	struct args_cublasZgetriBatched *s = args;
-	s->ret = ((fn_cublasZgetriBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasSgetrsBatched(void *fn, void *args)
-{
-	struct args_cublasSgetrsBatched *s = args;
-	s->ret = ((fn_cublasSgetrsBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasDgetrsBatched(void *fn, void *args)
-{
-	struct args_cublasDgetrsBatched *s = args;
-	s->ret = ((fn_cublasDgetrsBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasCgetrsBatched(void *fn, void *args)
-{
-	struct args_cublasCgetrsBatched *s = args;
-	s->ret = ((fn_cublasCgetrsBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasZgetrsBatched(void *fn, void *args)
-{
-	struct args_cublasZgetrsBatched *s = args;
-	s->ret = ((fn_cublasZgetrsBatched)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasUint8gemmBias(void *fn, void *args)
-{
-	struct args_cublasUint8gemmBias *s = args;
-	s->ret = ((fn_cublasUint8gemmBias)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15, s->p16, s->p17);
+	*(uint32_t *)(words + 23) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15], words[16], words[17], words[18], words[19], words[20], words[21], words[22]);
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[539] = {
-	t_cublasCreate_v2,
-	t_cublasDestroy_v2,
-	t_cublasGetVersion_v2,
-	t_cublasGetProperty,
-	t_cublasGetCudartVersion,
-	t_cublasSetWorkspace_v2,
-	t_cublasSetStream_v2,
-	t_cublasGetStream_v2,
-	t_cublasGetPointerMode_v2,
-	t_cublasSetPointerMode_v2,
-	t_cublasGetAtomicsMode,
-	t_cublasSetAtomicsMode,
-	t_cublasGetMathMode,
-	t_cublasSetMathMode,
-	t_cublasGetSmCountTarget,
-	t_cublasSetSmCountTarget,
-	t_cublasGetEmulationStrategy,
-	t_cublasSetEmulationStrategy,
-	t_cublasGetEmulationSpecialValuesSupport,
-	t_cublasSetEmulationSpecialValuesSupport,
-	t_cublasGetFixedPointEmulationMantissaControl,
-	t_cublasSetFixedPointEmulationMantissaControl,
-	t_cublasGetFixedPointEmulationMaxMantissaBitCount,
-	t_cublasSetFixedPointEmulationMaxMantissaBitCount,
-	t_cublasGetFixedPointEmulationMantissaBitOffset,
-	t_cublasSetFixedPointEmulationMantissaBitOffset,
-	t_cublasGetFixedPointEmulationMantissaBitCountPointer,
-	t_cublasSetFixedPointEmulationMantissaBitCountPointer,
-	t_cublasGetStatusName,
-	t_cublasGetStatusString,
-	t_cublasLoggerConfigure,
-	t_cublasSetLoggerCallback,
-	t_cublasGetLoggerCallback,
-	t_cublasSetVector,
-	t_cublasSetVector_64,
-	t_cublasGetVector,
-	t_cublasGetVector_64,
-	t_cublasSetMatrix,
-	t_cublasSetMatrix_64,
-	t_cublasGetMatrix,
-	t_cublasGetMatrix_64,
-	t_cublasSetVectorAsync,
-	t_cublasSetVectorAsync_64,
-	t_cublasGetVectorAsync,
-	t_cublasGetVectorAsync_64,
-	t_cublasSetMatrixAsync,
-	t_cublasSetMatrixAsync_64,
-	t_cublasGetMatrixAsync,
-	t_cublasGetMatrixAsync_64,
-	t_cublasXerbla,
-	t_cublasNrm2Ex,
-	t_cublasNrm2Ex_64,
-	t_cublasSnrm2_v2,
-	t_cublasSnrm2_v2_64,
-	t_cublasDnrm2_v2,
-	t_cublasDnrm2_v2_64,
-	t_cublasScnrm2_v2,
-	t_cublasScnrm2_v2_64,
-	t_cublasDznrm2_v2,
-	t_cublasDznrm2_v2_64,
-	t_cublasDotEx,
-	t_cublasDotEx_64,
-	t_cublasDotcEx,
-	t_cublasDotcEx_64,
-	t_cublasSdot_v2,
-	t_cublasSdot_v2_64,
-	t_cublasDdot_v2,
-	t_cublasDdot_v2_64,
-	t_cublasCdotu_v2,
-	t_cublasCdotu_v2_64,
-	t_cublasCdotc_v2,
-	t_cublasCdotc_v2_64,
-	t_cublasZdotu_v2,
-	t_cublasZdotu_v2_64,
-	t_cublasZdotc_v2,
-	t_cublasZdotc_v2_64,
-	t_cublasScalEx,
-	t_cublasScalEx_64,
-	t_cublasSscal_v2,
-	t_cublasSscal_v2_64,
-	t_cublasDscal_v2,
-	t_cublasDscal_v2_64,
-	t_cublasCscal_v2,
-	t_cublasCscal_v2_64,
-	t_cublasCsscal_v2,
-	t_cublasCsscal_v2_64,
-	t_cublasZscal_v2,
-	t_cublasZscal_v2_64,
-	t_cublasZdscal_v2,
-	t_cublasZdscal_v2_64,
-	t_cublasAxpyEx,
-	t_cublasAxpyEx_64,
-	t_cublasSaxpy_v2,
-	t_cublasSaxpy_v2_64,
-	t_cublasDaxpy_v2,
-	t_cublasDaxpy_v2_64,
-	t_cublasCaxpy_v2,
-	t_cublasCaxpy_v2_64,
-	t_cublasZaxpy_v2,
-	t_cublasZaxpy_v2_64,
-	t_cublasCopyEx,
-	t_cublasCopyEx_64,
-	t_cublasScopy_v2,
-	t_cublasScopy_v2_64,
-	t_cublasDcopy_v2,
-	t_cublasDcopy_v2_64,
-	t_cublasCcopy_v2,
-	t_cublasCcopy_v2_64,
-	t_cublasZcopy_v2,
-	t_cublasZcopy_v2_64,
-	t_cublasSswap_v2,
-	t_cublasSswap_v2_64,
-	t_cublasDswap_v2,
-	t_cublasDswap_v2_64,
-	t_cublasCswap_v2,
-	t_cublasCswap_v2_64,
-	t_cublasZswap_v2,
-	t_cublasZswap_v2_64,
-	t_cublasSwapEx,
-	t_cublasSwapEx_64,
-	t_cublasIsamax_v2,
-	t_cublasIsamax_v2_64,
-	t_cublasIdamax_v2,
-	t_cublasIdamax_v2_64,
-	t_cublasIcamax_v2,
-	t_cublasIcamax_v2_64,
-	t_cublasIzamax_v2,
-	t_cublasIzamax_v2_64,
-	t_cublasIamaxEx,
-	t_cublasIamaxEx_64,
-	t_cublasIsamin_v2,
-	t_cublasIsamin_v2_64,
-	t_cublasIdamin_v2,
-	t_cublasIdamin_v2_64,
-	t_cublasIcamin_v2,
-	t_cublasIcamin_v2_64,
-	t_cublasIzamin_v2,
-	t_cublasIzamin_v2_64,
-	t_cublasIaminEx,
-	t_cublasIaminEx_64,
-	t_cublasAsumEx,
-	t_cublasAsumEx_64,
-	t_cublasSasum_v2,
-	t_cublasSasum_v2_64,
-	t_cublasDasum_v2,
-	t_cublasDasum_v2_64,
-	t_cublasScasum_v2,
-	t_cublasScasum_v2_64,
-	t_cublasDzasum_v2,
-	t_cublasDzasum_v2_64,
-	t_cublasSrot_v2,
-	t_cublasSrot_v2_64,
-	t_cublasDrot_v2,
-	t_cublasDrot_v2_64,
-	t_cublasCrot_v2,
-	t_cublasCrot_v2_64,
-	t_cublasCsrot_v2,
-	t_cublasCsrot_v2_64,
-	t_cublasZrot_v2,
-	t_cublasZrot_v2_64,
-	t_cublasZdrot_v2,
-	t_cublasZdrot_v2_64,
-	t_cublasRotEx,
-	t_cublasRotEx_64,
-	t_cublasSrotg_v2,
-	t_cublasDrotg_v2,
-	t_cublasCrotg_v2,
-	t_cublasZrotg_v2,
-	t_cublasRotgEx,
-	t_cublasSrotm_v2,
-	t_cublasSrotm_v2_64,
-	t_cublasDrotm_v2,
-	t_cublasDrotm_v2_64,
-	t_cublasRotmEx,
-	t_cublasRotmEx_64,
-	t_cublasSrotmg_v2,
-	t_cublasDrotmg_v2,
-	t_cublasRotmgEx,
-	t_cublasSgemv_v2,
-	t_cublasSgemv_v2_64,
-	t_cublasDgemv_v2,
-	t_cublasDgemv_v2_64,
-	t_cublasCgemv_v2,
-	t_cublasCgemv_v2_64,
-	t_cublasZgemv_v2,
-	t_cublasZgemv_v2_64,
-	t_cublasSgbmv_v2,
-	t_cublasSgbmv_v2_64,
-	t_cublasDgbmv_v2,
-	t_cublasDgbmv_v2_64,
-	t_cublasCgbmv_v2,
-	t_cublasCgbmv_v2_64,
-	t_cublasZgbmv_v2,
-	t_cublasZgbmv_v2_64,
-	t_cublasStrmv_v2,
-	t_cublasStrmv_v2_64,
-	t_cublasDtrmv_v2,
-	t_cublasDtrmv_v2_64,
-	t_cublasCtrmv_v2,
-	t_cublasCtrmv_v2_64,
-	t_cublasZtrmv_v2,
-	t_cublasZtrmv_v2_64,
-	t_cublasStbmv_v2,
-	t_cublasStbmv_v2_64,
-	t_cublasDtbmv_v2,
-	t_cublasDtbmv_v2_64,
-	t_cublasCtbmv_v2,
-	t_cublasCtbmv_v2_64,
-	t_cublasZtbmv_v2,
-	t_cublasZtbmv_v2_64,
-	t_cublasStpmv_v2,
-	t_cublasStpmv_v2_64,
-	t_cublasDtpmv_v2,
-	t_cublasDtpmv_v2_64,
-	t_cublasCtpmv_v2,
-	t_cublasCtpmv_v2_64,
-	t_cublasZtpmv_v2,
-	t_cublasZtpmv_v2_64,
-	t_cublasStrsv_v2,
-	t_cublasStrsv_v2_64,
-	t_cublasDtrsv_v2,
-	t_cublasDtrsv_v2_64,
-	t_cublasCtrsv_v2,
-	t_cublasCtrsv_v2_64,
-	t_cublasZtrsv_v2,
-	t_cublasZtrsv_v2_64,
-	t_cublasStpsv_v2,
-	t_cublasStpsv_v2_64,
-	t_cublasDtpsv_v2,
-	t_cublasDtpsv_v2_64,
-	t_cublasCtpsv_v2,
-	t_cublasCtpsv_v2_64,
-	t_cublasZtpsv_v2,
-	t_cublasZtpsv_v2_64,
-	t_cublasStbsv_v2,
-	t_cublasStbsv_v2_64,
-	t_cublasDtbsv_v2,
-	t_cublasDtbsv_v2_64,
-	t_cublasCtbsv_v2,
-	t_cublasCtbsv_v2_64,
-	t_cublasZtbsv_v2,
-	t_cublasZtbsv_v2_64,
-	t_cublasSsymv_v2,
-	t_cublasSsymv_v2_64,
-	t_cublasDsymv_v2,
-	t_cublasDsymv_v2_64,
-	t_cublasCsymv_v2,
-	t_cublasCsymv_v2_64,
-	t_cublasZsymv_v2,
-	t_cublasZsymv_v2_64,
-	t_cublasChemv_v2,
-	t_cublasChemv_v2_64,
-	t_cublasZhemv_v2,
-	t_cublasZhemv_v2_64,
-	t_cublasSsbmv_v2,
-	t_cublasSsbmv_v2_64,
-	t_cublasDsbmv_v2,
-	t_cublasDsbmv_v2_64,
-	t_cublasChbmv_v2,
-	t_cublasChbmv_v2_64,
-	t_cublasZhbmv_v2,
-	t_cublasZhbmv_v2_64,
-	t_cublasSspmv_v2,
-	t_cublasSspmv_v2_64,
-	t_cublasDspmv_v2,
-	t_cublasDspmv_v2_64,
-	t_cublasChpmv_v2,
-	t_cublasChpmv_v2_64,
-	t_cublasZhpmv_v2,
-	t_cublasZhpmv_v2_64,
-	t_cublasSger_v2,
-	t_cublasSger_v2_64,
-	t_cublasDger_v2,
-	t_cublasDger_v2_64,
-	t_cublasCgeru_v2,
-	t_cublasCgeru_v2_64,
-	t_cublasCgerc_v2,
-	t_cublasCgerc_v2_64,
-	t_cublasZgeru_v2,
-	t_cublasZgeru_v2_64,
-	t_cublasZgerc_v2,
-	t_cublasZgerc_v2_64,
-	t_cublasSsyr_v2,
-	t_cublasSsyr_v2_64,
-	t_cublasDsyr_v2,
-	t_cublasDsyr_v2_64,
-	t_cublasCsyr_v2,
-	t_cublasCsyr_v2_64,
-	t_cublasZsyr_v2,
-	t_cublasZsyr_v2_64,
-	t_cublasCher_v2,
-	t_cublasCher_v2_64,
-	t_cublasZher_v2,
-	t_cublasZher_v2_64,
-	t_cublasSspr_v2,
-	t_cublasSspr_v2_64,
-	t_cublasDspr_v2,
-	t_cublasDspr_v2_64,
-	t_cublasChpr_v2,
-	t_cublasChpr_v2_64,
-	t_cublasZhpr_v2,
-	t_cublasZhpr_v2_64,
-	t_cublasSsyr2_v2,
-	t_cublasSsyr2_v2_64,
-	t_cublasDsyr2_v2,
-	t_cublasDsyr2_v2_64,
-	t_cublasCsyr2_v2,
-	t_cublasCsyr2_v2_64,
-	t_cublasZsyr2_v2,
-	t_cublasZsyr2_v2_64,
-	t_cublasCher2_v2,
-	t_cublasCher2_v2_64,
-	t_cublasZher2_v2,
-	t_cublasZher2_v2_64,
-	t_cublasSspr2_v2,
-	t_cublasSspr2_v2_64,
-	t_cublasDspr2_v2,
-	t_cublasDspr2_v2_64,
-	t_cublasChpr2_v2,
-	t_cublasChpr2_v2_64,
-	t_cublasZhpr2_v2,
-	t_cublasZhpr2_v2_64,
-	t_cublasSgemvBatched,
-	t_cublasSgemvBatched_64,
-	t_cublasDgemvBatched,
-	t_cublasDgemvBatched_64,
-	t_cublasCgemvBatched,
-	t_cublasCgemvBatched_64,
-	t_cublasZgemvBatched,
-	t_cublasZgemvBatched_64,
-	t_cublasHSHgemvBatched,
-	t_cublasHSHgemvBatched_64,
-	t_cublasHSSgemvBatched,
-	t_cublasHSSgemvBatched_64,
-	t_cublasTSTgemvBatched,
-	t_cublasTSTgemvBatched_64,
-	t_cublasTSSgemvBatched,
-	t_cublasTSSgemvBatched_64,
-	t_cublasSgemvStridedBatched,
-	t_cublasSgemvStridedBatched_64,
-	t_cublasDgemvStridedBatched,
-	t_cublasDgemvStridedBatched_64,
-	t_cublasCgemvStridedBatched,
-	t_cublasCgemvStridedBatched_64,
-	t_cublasZgemvStridedBatched,
-	t_cublasZgemvStridedBatched_64,
-	t_cublasHSHgemvStridedBatched,
-	t_cublasHSHgemvStridedBatched_64,
-	t_cublasHSSgemvStridedBatched,
-	t_cublasHSSgemvStridedBatched_64,
-	t_cublasTSTgemvStridedBatched,
-	t_cublasTSTgemvStridedBatched_64,
-	t_cublasTSSgemvStridedBatched,
-	t_cublasTSSgemvStridedBatched_64,
-	t_cublasSgemm_v2,
-	t_cublasSgemm_v2_64,
-	t_cublasDgemm_v2,
-	t_cublasDgemm_v2_64,
-	t_cublasCgemm_v2,
-	t_cublasCgemm_v2_64,
-	t_cublasCgemm3m,
-	t_cublasCgemm3m_64,
-	t_cublasCgemm3mEx,
-	t_cublasCgemm3mEx_64,
-	t_cublasZgemm_v2,
-	t_cublasZgemm_v2_64,
-	t_cublasZgemm3m,
-	t_cublasZgemm3m_64,
-	t_cublasHgemm,
-	t_cublasHgemm_64,
-	t_cublasSgemmEx,
-	t_cublasSgemmEx_64,
-	t_cublasGemmEx,
-	t_cublasGemmEx_64,
-	t_cublasCgemmEx,
-	t_cublasCgemmEx_64,
-	t_cublasSsyrk_v2,
-	t_cublasSsyrk_v2_64,
-	t_cublasDsyrk_v2,
-	t_cublasDsyrk_v2_64,
-	t_cublasCsyrk_v2,
-	t_cublasCsyrk_v2_64,
-	t_cublasZsyrk_v2,
-	t_cublasZsyrk_v2_64,
-	t_cublasCsyrkEx,
-	t_cublasCsyrkEx_64,
-	t_cublasCsyrk3mEx,
-	t_cublasCsyrk3mEx_64,
-	t_cublasCherk_v2,
-	t_cublasCherk_v2_64,
-	t_cublasZherk_v2,
-	t_cublasZherk_v2_64,
-	t_cublasCherkEx,
-	t_cublasCherkEx_64,
-	t_cublasCherk3mEx,
-	t_cublasCherk3mEx_64,
-	t_cublasSsyr2k_v2,
-	t_cublasSsyr2k_v2_64,
-	t_cublasDsyr2k_v2,
-	t_cublasDsyr2k_v2_64,
-	t_cublasCsyr2k_v2,
-	t_cublasCsyr2k_v2_64,
-	t_cublasZsyr2k_v2,
-	t_cublasZsyr2k_v2_64,
-	t_cublasCher2k_v2,
-	t_cublasCher2k_v2_64,
-	t_cublasZher2k_v2,
-	t_cublasZher2k_v2_64,
-	t_cublasSsyrkx,
-	t_cublasSsyrkx_64,
-	t_cublasDsyrkx,
-	t_cublasDsyrkx_64,
-	t_cublasCsyrkx,
-	t_cublasCsyrkx_64,
-	t_cublasZsyrkx,
-	t_cublasZsyrkx_64,
-	t_cublasCherkx,
-	t_cublasCherkx_64,
-	t_cublasZherkx,
-	t_cublasZherkx_64,
-	t_cublasSsymm_v2,
-	t_cublasSsymm_v2_64,
-	t_cublasDsymm_v2,
-	t_cublasDsymm_v2_64,
-	t_cublasCsymm_v2,
-	t_cublasCsymm_v2_64,
-	t_cublasZsymm_v2,
-	t_cublasZsymm_v2_64,
-	t_cublasChemm_v2,
-	t_cublasChemm_v2_64,
-	t_cublasZhemm_v2,
-	t_cublasZhemm_v2_64,
-	t_cublasStrsm_v2,
-	t_cublasStrsm_v2_64,
-	t_cublasDtrsm_v2,
-	t_cublasDtrsm_v2_64,
-	t_cublasCtrsm_v2,
-	t_cublasCtrsm_v2_64,
-	t_cublasZtrsm_v2,
-	t_cublasZtrsm_v2_64,
-	t_cublasStrmm_v2,
-	t_cublasStrmm_v2_64,
-	t_cublasDtrmm_v2,
-	t_cublasDtrmm_v2_64,
-	t_cublasCtrmm_v2,
-	t_cublasCtrmm_v2_64,
-	t_cublasZtrmm_v2,
-	t_cublasZtrmm_v2_64,
-	t_cublasHgemmBatched,
-	t_cublasHgemmBatched_64,
-	t_cublasSgemmBatched,
-	t_cublasSgemmBatched_64,
-	t_cublasDgemmBatched,
-	t_cublasDgemmBatched_64,
-	t_cublasCgemmBatched,
-	t_cublasCgemmBatched_64,
-	t_cublasCgemm3mBatched,
-	t_cublasCgemm3mBatched_64,
-	t_cublasZgemmBatched,
-	t_cublasZgemmBatched_64,
-	t_cublasHgemmStridedBatched,
-	t_cublasHgemmStridedBatched_64,
-	t_cublasSgemmStridedBatched,
-	t_cublasSgemmStridedBatched_64,
-	t_cublasDgemmStridedBatched,
-	t_cublasDgemmStridedBatched_64,
-	t_cublasCgemmStridedBatched,
-	t_cublasCgemmStridedBatched_64,
-	t_cublasCgemm3mStridedBatched,
-	t_cublasCgemm3mStridedBatched_64,
-	t_cublasZgemmStridedBatched,
-	t_cublasZgemmStridedBatched_64,
-	t_cublasGemmBatchedEx,
-	t_cublasGemmBatchedEx_64,
-	t_cublasGemmStridedBatchedEx,
-	t_cublasGemmStridedBatchedEx_64,
-	t_cublasSgemmGroupedBatched,
-	t_cublasSgemmGroupedBatched_64,
-	t_cublasDgemmGroupedBatched,
-	t_cublasDgemmGroupedBatched_64,
-	t_cublasGemmGroupedBatchedEx,
-	t_cublasGemmGroupedBatchedEx_64,
-	t_cublasSgeam,
-	t_cublasSgeam_64,
-	t_cublasDgeam,
-	t_cublasDgeam_64,
-	t_cublasCgeam,
-	t_cublasCgeam_64,
-	t_cublasZgeam,
-	t_cublasZgeam_64,
-	t_cublasStrsmBatched,
-	t_cublasStrsmBatched_64,
-	t_cublasDtrsmBatched,
-	t_cublasDtrsmBatched_64,
-	t_cublasCtrsmBatched,
-	t_cublasCtrsmBatched_64,
-	t_cublasZtrsmBatched,
-	t_cublasZtrsmBatched_64,
-	t_cublasSdgmm,
-	t_cublasSdgmm_64,
-	t_cublasDdgmm,
-	t_cublasDdgmm_64,
-	t_cublasCdgmm,
-	t_cublasCdgmm_64,
-	t_cublasZdgmm,
-	t_cublasZdgmm_64,
-	t_cublasSmatinvBatched,
-	t_cublasDmatinvBatched,
-	t_cublasCmatinvBatched,
-	t_cublasZmatinvBatched,
-	t_cublasSgeqrfBatched,
-	t_cublasDgeqrfBatched,
-	t_cublasCgeqrfBatched,
-	t_cublasZgeqrfBatched,
-	t_cublasSgelsBatched,
-	t_cublasDgelsBatched,
-	t_cublasCgelsBatched,
-	t_cublasZgelsBatched,
-	t_cublasStpttr,
-	t_cublasDtpttr,
-	t_cublasCtpttr,
-	t_cublasZtpttr,
-	t_cublasStrttp,
-	t_cublasDtrttp,
-	t_cublasCtrttp,
-	t_cublasZtrttp,
-	t_cublasSgetrfBatched,
-	t_cublasDgetrfBatched,
-	t_cublasCgetrfBatched,
-	t_cublasZgetrfBatched,
-	t_cublasSgetriBatched,
-	t_cublasDgetriBatched,
-	t_cublasCgetriBatched,
-	t_cublasZgetriBatched,
-	t_cublasSgetrsBatched,
-	t_cublasDgetrsBatched,
-	t_cublasCgetrsBatched,
-	t_cublasZgetrsBatched,
-	t_cublasUint8gemmBias,
+	words1_4, /* cublasCreate_v2 */
+	words1_4, /* cublasDestroy_v2 */
+	words2_4, /* cublasGetVersion_v2 */
+	words2_4, /* cublasGetProperty */
+	words0_8, /* cublasGetCudartVersion */
+	words3_4, /* cublasSetWorkspace_v2 */
+	words2_4, /* cublasSetStream_v2 */
+	words2_4, /* cublasGetStream_v2 */
+	words2_4, /* cublasGetPointerMode_v2 */
+	words2_4, /* cublasSetPointerMode_v2 */
+	words2_4, /* cublasGetAtomicsMode */
+	words2_4, /* cublasSetAtomicsMode */
+	words2_4, /* cublasGetMathMode */
+	words2_4, /* cublasSetMathMode */
+	words2_4, /* cublasGetSmCountTarget */
+	words2_4, /* cublasSetSmCountTarget */
+	words2_4, /* cublasGetEmulationStrategy */
+	words2_4, /* cublasSetEmulationStrategy */
+	words2_4, /* cublasGetEmulationSpecialValuesSupport */
+	words2_4, /* cublasSetEmulationSpecialValuesSupport */
+	words2_4, /* cublasGetFixedPointEmulationMantissaControl */
+	words2_4, /* cublasSetFixedPointEmulationMantissaControl */
+	words2_4, /* cublasGetFixedPointEmulationMaxMantissaBitCount */
+	words2_4, /* cublasSetFixedPointEmulationMaxMantissaBitCount */
+	words2_4, /* cublasGetFixedPointEmulationMantissaBitOffset */
+	words2_4, /* cublasSetFixedPointEmulationMantissaBitOffset */
+	words2_4, /* cublasGetFixedPointEmulationMantissaBitCountPointer */
+	words2_4, /* cublasSetFixedPointEmulationMantissaBitCountPointer */
+	words1_8, /* cublasGetStatusName */
+	words1_8, /* cublasGetStatusString */
+	words4_4, /* cublasLoggerConfigure */
+	words1_4, /* cublasSetLoggerCallback */
+	words1_4, /* cublasGetLoggerCallback */
+	words6_4, /* cublasSetVector */
+	words6_4, /* cublasSetVector_64 */
+	words6_4, /* cublasGetVector */
+	words6_4, /* cublasGetVector_64 */
+	words7_4, /* cublasSetMatrix */
+	words7_4, /* cublasSetMatrix_64 */
+	words7_4, /* cublasGetMatrix */
+	words7_4, /* cublasGetMatrix_64 */
+	words7_4, /* cublasSetVectorAsync */
+	words7_4, /* cublasSetVectorAsync_64 */
+	words7_4, /* cublasGetVectorAsync */
+	words7_4, /* cublasGetVectorAsync_64 */
+	words8_4, /* cublasSetMatrixAsync */
+	words8_4, /* cublasSetMatrixAsync_64 */
+	words8_4, /* cublasGetMatrixAsync */
+	words8_4, /* cublasGetMatrixAsync_64 */
+	words2, /* cublasXerbla */
+	words8_4, /* cublasNrm2Ex */
+	words8_4, /* cublasNrm2Ex_64 */
+	words5_4, /* cublasSnrm2_v2 */
+	words5_4, /* cublasSnrm2_v2_64 */
+	words5_4, /* cublasDnrm2_v2 */
+	words5_4, /* cublasDnrm2_v2_64 */
+	words5_4, /* cublasScnrm2_v2 */
+	words5_4, /* cublasScnrm2_v2_64 */
+	words5_4, /* cublasDznrm2_v2 */
+	words5_4, /* cublasDznrm2_v2_64 */
+	words11_4, /* cublasDotEx */
+	words11_4, /* cublasDotEx_64 */
+	words11_4, /* cublasDotcEx */
+	words11_4, /* cublasDotcEx_64 */
+	words7_4, /* cublasSdot_v2 */
+	words7_4, /* cublasSdot_v2_64 */
+	words7_4, /* cublasDdot_v2 */
+	words7_4, /* cublasDdot_v2_64 */
+	words7_4, /* cublasCdotu_v2 */
+	words7_4, /* cublasCdotu_v2_64 */
+	words7_4, /* cublasCdotc_v2 */
+	words7_4, /* cublasCdotc_v2_64 */
+	words7_4, /* cublasZdotu_v2 */
+	words7_4, /* cublasZdotu_v2_64 */
+	words7_4, /* cublasZdotc_v2 */
+	words7_4, /* cublasZdotc_v2_64 */
+	words8_4, /* cublasScalEx */
+	words8_4, /* cublasScalEx_64 */
+	words5_4, /* cublasSscal_v2 */
+	words5_4, /* cublasSscal_v2_64 */
+	words5_4, /* cublasDscal_v2 */
+	words5_4, /* cublasDscal_v2_64 */
+	words5_4, /* cublasCscal_v2 */
+	words5_4, /* cublasCscal_v2_64 */
+	words5_4, /* cublasCsscal_v2 */
+	words5_4, /* cublasCsscal_v2_64 */
+	words5_4, /* cublasZscal_v2 */
+	words5_4, /* cublasZscal_v2_64 */
+	words5_4, /* cublasZdscal_v2 */
+	words5_4, /* cublasZdscal_v2_64 */
+	words11_4, /* cublasAxpyEx */
+	words11_4, /* cublasAxpyEx_64 */
+	words7_4, /* cublasSaxpy_v2 */
+	words7_4, /* cublasSaxpy_v2_64 */
+	words7_4, /* cublasDaxpy_v2 */
+	words7_4, /* cublasDaxpy_v2_64 */
+	words7_4, /* cublasCaxpy_v2 */
+	words7_4, /* cublasCaxpy_v2_64 */
+	words7_4, /* cublasZaxpy_v2 */
+	words7_4, /* cublasZaxpy_v2_64 */
+	words8_4, /* cublasCopyEx */
+	words8_4, /* cublasCopyEx_64 */
+	words6_4, /* cublasScopy_v2 */
+	words6_4, /* cublasScopy_v2_64 */
+	words6_4, /* cublasDcopy_v2 */
+	words6_4, /* cublasDcopy_v2_64 */
+	words6_4, /* cublasCcopy_v2 */
+	words6_4, /* cublasCcopy_v2_64 */
+	words6_4, /* cublasZcopy_v2 */
+	words6_4, /* cublasZcopy_v2_64 */
+	words6_4, /* cublasSswap_v2 */
+	words6_4, /* cublasSswap_v2_64 */
+	words6_4, /* cublasDswap_v2 */
+	words6_4, /* cublasDswap_v2_64 */
+	words6_4, /* cublasCswap_v2 */
+	words6_4, /* cublasCswap_v2_64 */
+	words6_4, /* cublasZswap_v2 */
+	words6_4, /* cublasZswap_v2_64 */
+	words8_4, /* cublasSwapEx */
+	words8_4, /* cublasSwapEx_64 */
+	words5_4, /* cublasIsamax_v2 */
+	words5_4, /* cublasIsamax_v2_64 */
+	words5_4, /* cublasIdamax_v2 */
+	words5_4, /* cublasIdamax_v2_64 */
+	words5_4, /* cublasIcamax_v2 */
+	words5_4, /* cublasIcamax_v2_64 */
+	words5_4, /* cublasIzamax_v2 */
+	words5_4, /* cublasIzamax_v2_64 */
+	words6_4, /* cublasIamaxEx */
+	words6_4, /* cublasIamaxEx_64 */
+	words5_4, /* cublasIsamin_v2 */
+	words5_4, /* cublasIsamin_v2_64 */
+	words5_4, /* cublasIdamin_v2 */
+	words5_4, /* cublasIdamin_v2_64 */
+	words5_4, /* cublasIcamin_v2 */
+	words5_4, /* cublasIcamin_v2_64 */
+	words5_4, /* cublasIzamin_v2 */
+	words5_4, /* cublasIzamin_v2_64 */
+	words6_4, /* cublasIaminEx */
+	words6_4, /* cublasIaminEx_64 */
+	words8_4, /* cublasAsumEx */
+	words8_4, /* cublasAsumEx_64 */
+	words5_4, /* cublasSasum_v2 */
+	words5_4, /* cublasSasum_v2_64 */
+	words5_4, /* cublasDasum_v2 */
+	words5_4, /* cublasDasum_v2_64 */
+	words5_4, /* cublasScasum_v2 */
+	words5_4, /* cublasScasum_v2_64 */
+	words5_4, /* cublasDzasum_v2 */
+	words5_4, /* cublasDzasum_v2_64 */
+	words8_4, /* cublasSrot_v2 */
+	words8_4, /* cublasSrot_v2_64 */
+	words8_4, /* cublasDrot_v2 */
+	words8_4, /* cublasDrot_v2_64 */
+	words8_4, /* cublasCrot_v2 */
+	words8_4, /* cublasCrot_v2_64 */
+	words8_4, /* cublasCsrot_v2 */
+	words8_4, /* cublasCsrot_v2_64 */
+	words8_4, /* cublasZrot_v2 */
+	words8_4, /* cublasZrot_v2_64 */
+	words8_4, /* cublasZdrot_v2 */
+	words8_4, /* cublasZdrot_v2_64 */
+	words12_4, /* cublasRotEx */
+	words12_4, /* cublasRotEx_64 */
+	words5_4, /* cublasSrotg_v2 */
+	words5_4, /* cublasDrotg_v2 */
+	words5_4, /* cublasCrotg_v2 */
+	words5_4, /* cublasZrotg_v2 */
+	words8_4, /* cublasRotgEx */
+	words7_4, /* cublasSrotm_v2 */
+	words7_4, /* cublasSrotm_v2_64 */
+	words7_4, /* cublasDrotm_v2 */
+	words7_4, /* cublasDrotm_v2_64 */
+	words11_4, /* cublasRotmEx */
+	words11_4, /* cublasRotmEx_64 */
+	words6_4, /* cublasSrotmg_v2 */
+	words6_4, /* cublasDrotmg_v2 */
+	words12_4, /* cublasRotmgEx */
+	words12_4, /* cublasSgemv_v2 */
+	words12_4, /* cublasSgemv_v2_64 */
+	words12_4, /* cublasDgemv_v2 */
+	words12_4, /* cublasDgemv_v2_64 */
+	words12_4, /* cublasCgemv_v2 */
+	words12_4, /* cublasCgemv_v2_64 */
+	words12_4, /* cublasZgemv_v2 */
+	words12_4, /* cublasZgemv_v2_64 */
+	words14_4, /* cublasSgbmv_v2 */
+	words14_4, /* cublasSgbmv_v2_64 */
+	words14_4, /* cublasDgbmv_v2 */
+	words14_4, /* cublasDgbmv_v2_64 */
+	words14_4, /* cublasCgbmv_v2 */
+	words14_4, /* cublasCgbmv_v2_64 */
+	words14_4, /* cublasZgbmv_v2 */
+	words14_4, /* cublasZgbmv_v2_64 */
+	words9_4, /* cublasStrmv_v2 */
+	words9_4, /* cublasStrmv_v2_64 */
+	words9_4, /* cublasDtrmv_v2 */
+	words9_4, /* cublasDtrmv_v2_64 */
+	words9_4, /* cublasCtrmv_v2 */
+	words9_4, /* cublasCtrmv_v2_64 */
+	words9_4, /* cublasZtrmv_v2 */
+	words9_4, /* cublasZtrmv_v2_64 */
+	words10_4, /* cublasStbmv_v2 */
+	words10_4, /* cublasStbmv_v2_64 */
+	words10_4, /* cublasDtbmv_v2 */
+	words10_4, /* cublasDtbmv_v2_64 */
+	words10_4, /* cublasCtbmv_v2 */
+	words10_4, /* cublasCtbmv_v2_64 */
+	words10_4, /* cublasZtbmv_v2 */
+	words10_4, /* cublasZtbmv_v2_64 */
+	words8_4, /* cublasStpmv_v2 */
+	words8_4, /* cublasStpmv_v2_64 */
+	words8_4, /* cublasDtpmv_v2 */
+	words8_4, /* cublasDtpmv_v2_64 */
+	words8_4, /* cublasCtpmv_v2 */
+	words8_4, /* cublasCtpmv_v2_64 */
+	words8_4, /* cublasZtpmv_v2 */
+	words8_4, /* cublasZtpmv_v2_64 */
+	words9_4, /* cublasStrsv_v2 */
+	words9_4, /* cublasStrsv_v2_64 */
+	words9_4, /* cublasDtrsv_v2 */
+	words9_4, /* cublasDtrsv_v2_64 */
+	words9_4, /* cublasCtrsv_v2 */
+	words9_4, /* cublasCtrsv_v2_64 */
+	words9_4, /* cublasZtrsv_v2 */
+	words9_4, /* cublasZtrsv_v2_64 */
+	words8_4, /* cublasStpsv_v2 */
+	words8_4, /* cublasStpsv_v2_64 */
+	words8_4, /* cublasDtpsv_v2 */
+	words8_4, /* cublasDtpsv_v2_64 */
+	words8_4, /* cublasCtpsv_v2 */
+	words8_4, /* cublasCtpsv_v2_64 */
+	words8_4, /* cublasZtpsv_v2 */
+	words8_4, /* cublasZtpsv_v2_64 */
+	words10_4, /* cublasStbsv_v2 */
+	words10_4, /* cublasStbsv_v2_64 */
+	words10_4, /* cublasDtbsv_v2 */
+	words10_4, /* cublasDtbsv_v2_64 */
+	words10_4, /* cublasCtbsv_v2 */
+	words10_4, /* cublasCtbsv_v2_64 */
+	words10_4, /* cublasZtbsv_v2 */
+	words10_4, /* cublasZtbsv_v2_64 */
+	words11_4, /* cublasSsymv_v2 */
+	words11_4, /* cublasSsymv_v2_64 */
+	words11_4, /* cublasDsymv_v2 */
+	words11_4, /* cublasDsymv_v2_64 */
+	words11_4, /* cublasCsymv_v2 */
+	words11_4, /* cublasCsymv_v2_64 */
+	words11_4, /* cublasZsymv_v2 */
+	words11_4, /* cublasZsymv_v2_64 */
+	words11_4, /* cublasChemv_v2 */
+	words11_4, /* cublasChemv_v2_64 */
+	words11_4, /* cublasZhemv_v2 */
+	words11_4, /* cublasZhemv_v2_64 */
+	words12_4, /* cublasSsbmv_v2 */
+	words12_4, /* cublasSsbmv_v2_64 */
+	words12_4, /* cublasDsbmv_v2 */
+	words12_4, /* cublasDsbmv_v2_64 */
+	words12_4, /* cublasChbmv_v2 */
+	words12_4, /* cublasChbmv_v2_64 */
+	words12_4, /* cublasZhbmv_v2 */
+	words12_4, /* cublasZhbmv_v2_64 */
+	words10_4, /* cublasSspmv_v2 */
+	words10_4, /* cublasSspmv_v2_64 */
+	words10_4, /* cublasDspmv_v2 */
+	words10_4, /* cublasDspmv_v2_64 */
+	words10_4, /* cublasChpmv_v2 */
+	words10_4, /* cublasChpmv_v2_64 */
+	words10_4, /* cublasZhpmv_v2 */
+	words10_4, /* cublasZhpmv_v2_64 */
+	words10_4, /* cublasSger_v2 */
+	words10_4, /* cublasSger_v2_64 */
+	words10_4, /* cublasDger_v2 */
+	words10_4, /* cublasDger_v2_64 */
+	words10_4, /* cublasCgeru_v2 */
+	words10_4, /* cublasCgeru_v2_64 */
+	words10_4, /* cublasCgerc_v2 */
+	words10_4, /* cublasCgerc_v2_64 */
+	words10_4, /* cublasZgeru_v2 */
+	words10_4, /* cublasZgeru_v2_64 */
+	words10_4, /* cublasZgerc_v2 */
+	words10_4, /* cublasZgerc_v2_64 */
+	words8_4, /* cublasSsyr_v2 */
+	words8_4, /* cublasSsyr_v2_64 */
+	words8_4, /* cublasDsyr_v2 */
+	words8_4, /* cublasDsyr_v2_64 */
+	words8_4, /* cublasCsyr_v2 */
+	words8_4, /* cublasCsyr_v2_64 */
+	words8_4, /* cublasZsyr_v2 */
+	words8_4, /* cublasZsyr_v2_64 */
+	words8_4, /* cublasCher_v2 */
+	words8_4, /* cublasCher_v2_64 */
+	words8_4, /* cublasZher_v2 */
+	words8_4, /* cublasZher_v2_64 */
+	words7_4, /* cublasSspr_v2 */
+	words7_4, /* cublasSspr_v2_64 */
+	words7_4, /* cublasDspr_v2 */
+	words7_4, /* cublasDspr_v2_64 */
+	words7_4, /* cublasChpr_v2 */
+	words7_4, /* cublasChpr_v2_64 */
+	words7_4, /* cublasZhpr_v2 */
+	words7_4, /* cublasZhpr_v2_64 */
+	words10_4, /* cublasSsyr2_v2 */
+	words10_4, /* cublasSsyr2_v2_64 */
+	words10_4, /* cublasDsyr2_v2 */
+	words10_4, /* cublasDsyr2_v2_64 */
+	words10_4, /* cublasCsyr2_v2 */
+	words10_4, /* cublasCsyr2_v2_64 */
+	words10_4, /* cublasZsyr2_v2 */
+	words10_4, /* cublasZsyr2_v2_64 */
+	words10_4, /* cublasCher2_v2 */
+	words10_4, /* cublasCher2_v2_64 */
+	words10_4, /* cublasZher2_v2 */
+	words10_4, /* cublasZher2_v2_64 */
+	words9_4, /* cublasSspr2_v2 */
+	words9_4, /* cublasSspr2_v2_64 */
+	words9_4, /* cublasDspr2_v2 */
+	words9_4, /* cublasDspr2_v2_64 */
+	words9_4, /* cublasChpr2_v2 */
+	words9_4, /* cublasChpr2_v2_64 */
+	words9_4, /* cublasZhpr2_v2 */
+	words9_4, /* cublasZhpr2_v2_64 */
+	words13_4, /* cublasSgemvBatched */
+	words13_4, /* cublasSgemvBatched_64 */
+	words13_4, /* cublasDgemvBatched */
+	words13_4, /* cublasDgemvBatched_64 */
+	words13_4, /* cublasCgemvBatched */
+	words13_4, /* cublasCgemvBatched_64 */
+	words13_4, /* cublasZgemvBatched */
+	words13_4, /* cublasZgemvBatched_64 */
+	words13_4, /* cublasHSHgemvBatched */
+	words13_4, /* cublasHSHgemvBatched_64 */
+	words13_4, /* cublasHSSgemvBatched */
+	words13_4, /* cublasHSSgemvBatched_64 */
+	words13_4, /* cublasTSTgemvBatched */
+	words13_4, /* cublasTSTgemvBatched_64 */
+	words13_4, /* cublasTSSgemvBatched */
+	words13_4, /* cublasTSSgemvBatched_64 */
+	words16_4, /* cublasSgemvStridedBatched */
+	words16_4, /* cublasSgemvStridedBatched_64 */
+	words16_4, /* cublasDgemvStridedBatched */
+	words16_4, /* cublasDgemvStridedBatched_64 */
+	words16_4, /* cublasCgemvStridedBatched */
+	words16_4, /* cublasCgemvStridedBatched_64 */
+	words16_4, /* cublasZgemvStridedBatched */
+	words16_4, /* cublasZgemvStridedBatched_64 */
+	words16_4, /* cublasHSHgemvStridedBatched */
+	words16_4, /* cublasHSHgemvStridedBatched_64 */
+	words16_4, /* cublasHSSgemvStridedBatched */
+	words16_4, /* cublasHSSgemvStridedBatched_64 */
+	words16_4, /* cublasTSTgemvStridedBatched */
+	words16_4, /* cublasTSTgemvStridedBatched_64 */
+	words16_4, /* cublasTSSgemvStridedBatched */
+	words16_4, /* cublasTSSgemvStridedBatched_64 */
+	words14_4, /* cublasSgemm_v2 */
+	words14_4, /* cublasSgemm_v2_64 */
+	words14_4, /* cublasDgemm_v2 */
+	words14_4, /* cublasDgemm_v2_64 */
+	words14_4, /* cublasCgemm_v2 */
+	words14_4, /* cublasCgemm_v2_64 */
+	words14_4, /* cublasCgemm3m */
+	words14_4, /* cublasCgemm3m_64 */
+	words17_4, /* cublasCgemm3mEx */
+	words17_4, /* cublasCgemm3mEx_64 */
+	words14_4, /* cublasZgemm_v2 */
+	words14_4, /* cublasZgemm_v2_64 */
+	words14_4, /* cublasZgemm3m */
+	words14_4, /* cublasZgemm3m_64 */
+	words14_4, /* cublasHgemm */
+	words14_4, /* cublasHgemm_64 */
+	words17_4, /* cublasSgemmEx */
+	words17_4, /* cublasSgemmEx_64 */
+	words19_4, /* cublasGemmEx */
+	words19_4, /* cublasGemmEx_64 */
+	words17_4, /* cublasCgemmEx */
+	words17_4, /* cublasCgemmEx_64 */
+	words11_4, /* cublasSsyrk_v2 */
+	words11_4, /* cublasSsyrk_v2_64 */
+	words11_4, /* cublasDsyrk_v2 */
+	words11_4, /* cublasDsyrk_v2_64 */
+	words11_4, /* cublasCsyrk_v2 */
+	words11_4, /* cublasCsyrk_v2_64 */
+	words11_4, /* cublasZsyrk_v2 */
+	words11_4, /* cublasZsyrk_v2_64 */
+	words13_4, /* cublasCsyrkEx */
+	words13_4, /* cublasCsyrkEx_64 */
+	words13_4, /* cublasCsyrk3mEx */
+	words13_4, /* cublasCsyrk3mEx_64 */
+	words11_4, /* cublasCherk_v2 */
+	words11_4, /* cublasCherk_v2_64 */
+	words11_4, /* cublasZherk_v2 */
+	words11_4, /* cublasZherk_v2_64 */
+	words13_4, /* cublasCherkEx */
+	words13_4, /* cublasCherkEx_64 */
+	words13_4, /* cublasCherk3mEx */
+	words13_4, /* cublasCherk3mEx_64 */
+	words13_4, /* cublasSsyr2k_v2 */
+	words13_4, /* cublasSsyr2k_v2_64 */
+	words13_4, /* cublasDsyr2k_v2 */
+	words13_4, /* cublasDsyr2k_v2_64 */
+	words13_4, /* cublasCsyr2k_v2 */
+	words13_4, /* cublasCsyr2k_v2_64 */
+	words13_4, /* cublasZsyr2k_v2 */
+	words13_4, /* cublasZsyr2k_v2_64 */
+	words13_4, /* cublasCher2k_v2 */
+	words13_4, /* cublasCher2k_v2_64 */
+	words13_4, /* cublasZher2k_v2 */
+	words13_4, /* cublasZher2k_v2_64 */
+	words13_4, /* cublasSsyrkx */
+	words13_4, /* cublasSsyrkx_64 */
+	words13_4, /* cublasDsyrkx */
+	words13_4, /* cublasDsyrkx_64 */
+	words13_4, /* cublasCsyrkx */
+	words13_4, /* cublasCsyrkx_64 */
+	words13_4, /* cublasZsyrkx */
+	words13_4, /* cublasZsyrkx_64 */
+	words13_4, /* cublasCherkx */
+	words13_4, /* cublasCherkx_64 */
+	words13_4, /* cublasZherkx */
+	words13_4, /* cublasZherkx_64 */
+	words13_4, /* cublasSsymm_v2 */
+	words13_4, /* cublasSsymm_v2_64 */
+	words13_4, /* cublasDsymm_v2 */
+	words13_4, /* cublasDsymm_v2_64 */
+	words13_4, /* cublasCsymm_v2 */
+	words13_4, /* cublasCsymm_v2_64 */
+	words13_4, /* cublasZsymm_v2 */
+	words13_4, /* cublasZsymm_v2_64 */
+	words13_4, /* cublasChemm_v2 */
+	words13_4, /* cublasChemm_v2_64 */
+	words13_4, /* cublasZhemm_v2 */
+	words13_4, /* cublasZhemm_v2_64 */
+	words12_4, /* cublasStrsm_v2 */
+	words12_4, /* cublasStrsm_v2_64 */
+	words12_4, /* cublasDtrsm_v2 */
+	words12_4, /* cublasDtrsm_v2_64 */
+	words12_4, /* cublasCtrsm_v2 */
+	words12_4, /* cublasCtrsm_v2_64 */
+	words12_4, /* cublasZtrsm_v2 */
+	words12_4, /* cublasZtrsm_v2_64 */
+	words14_4, /* cublasStrmm_v2 */
+	words14_4, /* cublasStrmm_v2_64 */
+	words14_4, /* cublasDtrmm_v2 */
+	words14_4, /* cublasDtrmm_v2_64 */
+	words14_4, /* cublasCtrmm_v2 */
+	words14_4, /* cublasCtrmm_v2_64 */
+	words14_4, /* cublasZtrmm_v2 */
+	words14_4, /* cublasZtrmm_v2_64 */
+	words15_4, /* cublasHgemmBatched */
+	words15_4, /* cublasHgemmBatched_64 */
+	words15_4, /* cublasSgemmBatched */
+	words15_4, /* cublasSgemmBatched_64 */
+	words15_4, /* cublasDgemmBatched */
+	words15_4, /* cublasDgemmBatched_64 */
+	words15_4, /* cublasCgemmBatched */
+	words15_4, /* cublasCgemmBatched_64 */
+	words15_4, /* cublasCgemm3mBatched */
+	words15_4, /* cublasCgemm3mBatched_64 */
+	words15_4, /* cublasZgemmBatched */
+	words15_4, /* cublasZgemmBatched_64 */
+	words18_4, /* cublasHgemmStridedBatched */
+	words18_4, /* cublasHgemmStridedBatched_64 */
+	words18_4, /* cublasSgemmStridedBatched */
+	words18_4, /* cublasSgemmStridedBatched_64 */
+	words18_4, /* cublasDgemmStridedBatched */
+	words18_4, /* cublasDgemmStridedBatched_64 */
+	words18_4, /* cublasCgemmStridedBatched */
+	words18_4, /* cublasCgemmStridedBatched_64 */
+	words18_4, /* cublasCgemm3mStridedBatched */
+	words18_4, /* cublasCgemm3mStridedBatched_64 */
+	words18_4, /* cublasZgemmStridedBatched */
+	words18_4, /* cublasZgemmStridedBatched_64 */
+	words20_4, /* cublasGemmBatchedEx */
+	words20_4, /* cublasGemmBatchedEx_64 */
+	words23_4, /* cublasGemmStridedBatchedEx */
+	words23_4, /* cublasGemmStridedBatchedEx_64 */
+	words16_4, /* cublasSgemmGroupedBatched */
+	words16_4, /* cublasSgemmGroupedBatched_64 */
+	words16_4, /* cublasDgemmGroupedBatched */
+	words16_4, /* cublasDgemmGroupedBatched_64 */
+	words20_4, /* cublasGemmGroupedBatchedEx */
+	words20_4, /* cublasGemmGroupedBatchedEx_64 */
+	words13_4, /* cublasSgeam */
+	words13_4, /* cublasSgeam_64 */
+	words13_4, /* cublasDgeam */
+	words13_4, /* cublasDgeam_64 */
+	words13_4, /* cublasCgeam */
+	words13_4, /* cublasCgeam_64 */
+	words13_4, /* cublasZgeam */
+	words13_4, /* cublasZgeam_64 */
+	words13_4, /* cublasStrsmBatched */
+	words13_4, /* cublasStrsmBatched_64 */
+	words13_4, /* cublasDtrsmBatched */
+	words13_4, /* cublasDtrsmBatched_64 */
+	words13_4, /* cublasCtrsmBatched */
+	words13_4, /* cublasCtrsmBatched_64 */
+	words13_4, /* cublasZtrsmBatched */
+	words13_4, /* cublasZtrsmBatched_64 */
+	words10_4, /* cublasSdgmm */
+	words10_4, /* cublasSdgmm_64 */
+	words10_4, /* cublasDdgmm */
+	words10_4, /* cublasDdgmm_64 */
+	words10_4, /* cublasCdgmm */
+	words10_4, /* cublasCdgmm_64 */
+	words10_4, /* cublasZdgmm */
+	words10_4, /* cublasZdgmm_64 */
+	words8_4, /* cublasSmatinvBatched */
+	words8_4, /* cublasDmatinvBatched */
+	words8_4, /* cublasCmatinvBatched */
+	words8_4, /* cublasZmatinvBatched */
+	words8_4, /* cublasSgeqrfBatched */
+	words8_4, /* cublasDgeqrfBatched */
+	words8_4, /* cublasCgeqrfBatched */
+	words8_4, /* cublasZgeqrfBatched */
+	words12_4, /* cublasSgelsBatched */
+	words12_4, /* cublasDgelsBatched */
+	words12_4, /* cublasCgelsBatched */
+	words12_4, /* cublasZgelsBatched */
+	words6_4, /* cublasStpttr */
+	words6_4, /* cublasDtpttr */
+	words6_4, /* cublasCtpttr */
+	words6_4, /* cublasZtpttr */
+	words6_4, /* cublasStrttp */
+	words6_4, /* cublasDtrttp */
+	words6_4, /* cublasCtrttp */
+	words6_4, /* cublasZtrttp */
+	words7_4, /* cublasSgetrfBatched */
+	words7_4, /* cublasDgetrfBatched */
+	words7_4, /* cublasCgetrfBatched */
+	words7_4, /* cublasZgetrfBatched */
+	words9_4, /* cublasSgetriBatched */
+	words9_4, /* cublasDgetriBatched */
+	words9_4, /* cublasCgetriBatched */
+	words9_4, /* cublasZgetriBatched */
+	words11_4, /* cublasSgetrsBatched */
+	words11_4, /* cublasDgetrsBatched */
+	words11_4, /* cublasCgetrsBatched */
+	words11_4, /* cublasZgetrsBatched */
+	words18_4, /* cublasUint8gemmBias */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -3264,7 +666,7 @@ int cudabind_3e4b43d4781c_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

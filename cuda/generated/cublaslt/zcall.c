@@ -13,330 +13,126 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_cublasLtCreate(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtCreate *s = args;
-	s->ret = ((fn_cublasLtCreate)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cublasLtDestroy(void *fn, void *args)
+static void words1_8(void *fn, uint64_t *words)
 {
-	struct args_cublasLtDestroy *s = args;
-	s->ret = ((fn_cublasLtDestroy)fn)(s->p0);
+	*(uint64_t *)(words + 8) = ((uint64_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cublasLtGetStatusName(void *fn, void *args)
+static void words0_8(void *fn, uint64_t *words)
 {
-	struct args_cublasLtGetStatusName *s = args;
-	s->ret = ((fn_cublasLtGetStatusName)fn)(s->p0);
+	*(uint64_t *)(words + 8) = ((uint64_t (*)(void))fn)();
 }
-static void t_cublasLtGetStatusString(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtGetStatusString *s = args;
-	s->ret = ((fn_cublasLtGetStatusString)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_cublasLtGetVersion(void *fn, void *args)
+static void words16_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtGetVersion *s = args;
-	s->ret = ((fn_cublasLtGetVersion)fn)();
+	*(uint32_t *)(words + 16) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15]);
 }
-static void t_cublasLtGetCudartVersion(void *fn, void *args)
+static void words11_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtGetCudartVersion *s = args;
-	s->ret = ((fn_cublasLtGetCudartVersion)fn)();
+	*(uint32_t *)(words + 11) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10]);
 }
-static void t_cublasLtGetProperty(void *fn, void *args)
+static void words6_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtGetProperty *s = args;
-	s->ret = ((fn_cublasLtGetProperty)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5]);
 }
-static void t_cublasLtHeuristicsCacheGetCapacity(void *fn, void *args)
+static void words7_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtHeuristicsCacheGetCapacity *s = args;
-	s->ret = ((fn_cublasLtHeuristicsCacheGetCapacity)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6]);
 }
-static void t_cublasLtHeuristicsCacheSetCapacity(void *fn, void *args)
+static void words5_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtHeuristicsCacheSetCapacity *s = args;
-	s->ret = ((fn_cublasLtHeuristicsCacheSetCapacity)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4]);
 }
-static void t_cublasLtMatmul(void *fn, void *args)
+static void words4_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtMatmul *s = args;
-	s->ret = ((fn_cublasLtMatmul)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3]);
 }
-static void t_cublasLtMatrixTransform(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtMatrixTransform *s = args;
-	s->ret = ((fn_cublasLtMatrixTransform)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_cublasLtMatrixLayoutInit_internal(void *fn, void *args)
+static void words10_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtMatrixLayoutInit_internal *s = args;
-	s->ret = ((fn_cublasLtMatrixLayoutInit_internal)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
+	*(uint32_t *)(words + 10) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9]);
 }
-static void t_cublasLtGroupedMatrixLayoutInit_internal(void *fn, void *args)
+static void words9_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtGroupedMatrixLayoutInit_internal *s = args;
-	s->ret = ((fn_cublasLtGroupedMatrixLayoutInit_internal)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
+	*(uint32_t *)(words + 9) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8]);
 }
-static void t_cublasLtMatrixLayoutCreate(void *fn, void *args)
+static void words8_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtMatrixLayoutCreate *s = args;
-	s->ret = ((fn_cublasLtMatrixLayoutCreate)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7]);
 }
-static void t_cublasLtGroupedMatrixLayoutCreate(void *fn, void *args)
+static void words0_4(void *fn, uint64_t *words)
 {
-	struct args_cublasLtGroupedMatrixLayoutCreate *s = args;
-	s->ret = ((fn_cublasLtGroupedMatrixLayoutCreate)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cublasLtMatrixLayoutDestroy(void *fn, void *args)
-{
-	struct args_cublasLtMatrixLayoutDestroy *s = args;
-	s->ret = ((fn_cublasLtMatrixLayoutDestroy)fn)(s->p0);
-}
-static void t_cublasLtMatrixLayoutSetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatrixLayoutSetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatrixLayoutSetAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cublasLtMatrixLayoutGetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatrixLayoutGetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatrixLayoutGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasLtMatmulDescInit_internal(void *fn, void *args)
-{
-	struct args_cublasLtMatmulDescInit_internal *s = args;
-	s->ret = ((fn_cublasLtMatmulDescInit_internal)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cublasLtMatmulDescCreate(void *fn, void *args)
-{
-	struct args_cublasLtMatmulDescCreate *s = args;
-	s->ret = ((fn_cublasLtMatmulDescCreate)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cublasLtMatmulDescDestroy(void *fn, void *args)
-{
-	struct args_cublasLtMatmulDescDestroy *s = args;
-	s->ret = ((fn_cublasLtMatmulDescDestroy)fn)(s->p0);
-}
-static void t_cublasLtMatmulDescSetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatmulDescSetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatmulDescSetAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cublasLtMatmulDescGetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatmulDescGetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatmulDescGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasLtMatrixTransformDescInit_internal(void *fn, void *args)
-{
-	struct args_cublasLtMatrixTransformDescInit_internal *s = args;
-	s->ret = ((fn_cublasLtMatrixTransformDescInit_internal)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cublasLtMatrixTransformDescCreate(void *fn, void *args)
-{
-	struct args_cublasLtMatrixTransformDescCreate *s = args;
-	s->ret = ((fn_cublasLtMatrixTransformDescCreate)fn)(s->p0, s->p1);
-}
-static void t_cublasLtMatrixTransformDescDestroy(void *fn, void *args)
-{
-	struct args_cublasLtMatrixTransformDescDestroy *s = args;
-	s->ret = ((fn_cublasLtMatrixTransformDescDestroy)fn)(s->p0);
-}
-static void t_cublasLtMatrixTransformDescSetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatrixTransformDescSetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatrixTransformDescSetAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cublasLtMatrixTransformDescGetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatrixTransformDescGetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatrixTransformDescGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasLtEmulationDescInit_internal(void *fn, void *args)
-{
-	struct args_cublasLtEmulationDescInit_internal *s = args;
-	s->ret = ((fn_cublasLtEmulationDescInit_internal)fn)(s->p0, s->p1);
-}
-static void t_cublasLtEmulationDescCreate(void *fn, void *args)
-{
-	struct args_cublasLtEmulationDescCreate *s = args;
-	s->ret = ((fn_cublasLtEmulationDescCreate)fn)(s->p0);
-}
-static void t_cublasLtEmulationDescDestroy(void *fn, void *args)
-{
-	struct args_cublasLtEmulationDescDestroy *s = args;
-	s->ret = ((fn_cublasLtEmulationDescDestroy)fn)(s->p0);
-}
-static void t_cublasLtEmulationDescSetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtEmulationDescSetAttribute *s = args;
-	s->ret = ((fn_cublasLtEmulationDescSetAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cublasLtEmulationDescGetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtEmulationDescGetAttribute *s = args;
-	s->ret = ((fn_cublasLtEmulationDescGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasLtMatmulPreferenceInit_internal(void *fn, void *args)
-{
-	struct args_cublasLtMatmulPreferenceInit_internal *s = args;
-	s->ret = ((fn_cublasLtMatmulPreferenceInit_internal)fn)(s->p0, s->p1);
-}
-static void t_cublasLtMatmulPreferenceCreate(void *fn, void *args)
-{
-	struct args_cublasLtMatmulPreferenceCreate *s = args;
-	s->ret = ((fn_cublasLtMatmulPreferenceCreate)fn)(s->p0);
-}
-static void t_cublasLtMatmulPreferenceDestroy(void *fn, void *args)
-{
-	struct args_cublasLtMatmulPreferenceDestroy *s = args;
-	s->ret = ((fn_cublasLtMatmulPreferenceDestroy)fn)(s->p0);
-}
-static void t_cublasLtMatmulPreferenceSetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatmulPreferenceSetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatmulPreferenceSetAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cublasLtMatmulPreferenceGetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatmulPreferenceGetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatmulPreferenceGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasLtMatmulAlgoGetHeuristic(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoGetHeuristic *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoGetHeuristic)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasLtMatmulAlgoGetHeuristicForStream(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoGetHeuristicForStream *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoGetHeuristicForStream)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cublasLtMatmulAlgoGetIds(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoGetIds *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoGetIds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cublasLtMatmulAlgoInit(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoInit *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoInit)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasLtMatmulAlgoCheck(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoCheck *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoCheck)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cublasLtMatmulAlgoCheckForStream(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoCheckForStream *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoCheckForStream)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cublasLtMatmulAlgoCapGetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoCapGetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoCapGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasLtMatmulAlgoConfigSetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoConfigSetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoConfigSetAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cublasLtMatmulAlgoConfigGetAttribute(void *fn, void *args)
-{
-	struct args_cublasLtMatmulAlgoConfigGetAttribute *s = args;
-	s->ret = ((fn_cublasLtMatmulAlgoConfigGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cublasLtLoggerSetCallback(void *fn, void *args)
-{
-	struct args_cublasLtLoggerSetCallback *s = args;
-	s->ret = ((fn_cublasLtLoggerSetCallback)fn)(s->p0);
-}
-static void t_cublasLtLoggerSetFile(void *fn, void *args)
-{
-	struct args_cublasLtLoggerSetFile *s = args;
-	s->ret = ((fn_cublasLtLoggerSetFile)fn)(s->p0);
-}
-static void t_cublasLtLoggerOpenFile(void *fn, void *args)
-{
-	struct args_cublasLtLoggerOpenFile *s = args;
-	s->ret = ((fn_cublasLtLoggerOpenFile)fn)(s->p0);
-}
-static void t_cublasLtLoggerSetLevel(void *fn, void *args)
-{
-	struct args_cublasLtLoggerSetLevel *s = args;
-	s->ret = ((fn_cublasLtLoggerSetLevel)fn)(s->p0);
-}
-static void t_cublasLtLoggerSetMask(void *fn, void *args)
-{
-	struct args_cublasLtLoggerSetMask *s = args;
-	s->ret = ((fn_cublasLtLoggerSetMask)fn)(s->p0);
-}
-static void t_cublasLtLoggerForceDisable(void *fn, void *args)
-{
-	struct args_cublasLtLoggerForceDisable *s = args;
-	s->ret = ((fn_cublasLtLoggerForceDisable)fn)();
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(void))fn)();
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[53] = {
-	t_cublasLtCreate,
-	t_cublasLtDestroy,
-	t_cublasLtGetStatusName,
-	t_cublasLtGetStatusString,
-	t_cublasLtGetVersion,
-	t_cublasLtGetCudartVersion,
-	t_cublasLtGetProperty,
-	t_cublasLtHeuristicsCacheGetCapacity,
-	t_cublasLtHeuristicsCacheSetCapacity,
-	t_cublasLtMatmul,
-	t_cublasLtMatrixTransform,
-	t_cublasLtMatrixLayoutInit_internal,
-	t_cublasLtGroupedMatrixLayoutInit_internal,
-	t_cublasLtMatrixLayoutCreate,
-	t_cublasLtGroupedMatrixLayoutCreate,
-	t_cublasLtMatrixLayoutDestroy,
-	t_cublasLtMatrixLayoutSetAttribute,
-	t_cublasLtMatrixLayoutGetAttribute,
-	t_cublasLtMatmulDescInit_internal,
-	t_cublasLtMatmulDescCreate,
-	t_cublasLtMatmulDescDestroy,
-	t_cublasLtMatmulDescSetAttribute,
-	t_cublasLtMatmulDescGetAttribute,
-	t_cublasLtMatrixTransformDescInit_internal,
-	t_cublasLtMatrixTransformDescCreate,
-	t_cublasLtMatrixTransformDescDestroy,
-	t_cublasLtMatrixTransformDescSetAttribute,
-	t_cublasLtMatrixTransformDescGetAttribute,
-	t_cublasLtEmulationDescInit_internal,
-	t_cublasLtEmulationDescCreate,
-	t_cublasLtEmulationDescDestroy,
-	t_cublasLtEmulationDescSetAttribute,
-	t_cublasLtEmulationDescGetAttribute,
-	t_cublasLtMatmulPreferenceInit_internal,
-	t_cublasLtMatmulPreferenceCreate,
-	t_cublasLtMatmulPreferenceDestroy,
-	t_cublasLtMatmulPreferenceSetAttribute,
-	t_cublasLtMatmulPreferenceGetAttribute,
-	t_cublasLtMatmulAlgoGetHeuristic,
-	t_cublasLtMatmulAlgoGetHeuristicForStream,
-	t_cublasLtMatmulAlgoGetIds,
-	t_cublasLtMatmulAlgoInit,
-	t_cublasLtMatmulAlgoCheck,
-	t_cublasLtMatmulAlgoCheckForStream,
-	t_cublasLtMatmulAlgoCapGetAttribute,
-	t_cublasLtMatmulAlgoConfigSetAttribute,
-	t_cublasLtMatmulAlgoConfigGetAttribute,
-	t_cublasLtLoggerSetCallback,
-	t_cublasLtLoggerSetFile,
-	t_cublasLtLoggerOpenFile,
-	t_cublasLtLoggerSetLevel,
-	t_cublasLtLoggerSetMask,
-	t_cublasLtLoggerForceDisable,
+	words1_4, /* cublasLtCreate */
+	words1_4, /* cublasLtDestroy */
+	words1_8, /* cublasLtGetStatusName */
+	words1_8, /* cublasLtGetStatusString */
+	words0_8, /* cublasLtGetVersion */
+	words0_8, /* cublasLtGetCudartVersion */
+	words2_4, /* cublasLtGetProperty */
+	words1_4, /* cublasLtHeuristicsCacheGetCapacity */
+	words1_4, /* cublasLtHeuristicsCacheSetCapacity */
+	words16_4, /* cublasLtMatmul */
+	words11_4, /* cublasLtMatrixTransform */
+	words6_4, /* cublasLtMatrixLayoutInit_internal */
+	words7_4, /* cublasLtGroupedMatrixLayoutInit_internal */
+	words5_4, /* cublasLtMatrixLayoutCreate */
+	words6_4, /* cublasLtGroupedMatrixLayoutCreate */
+	words1_4, /* cublasLtMatrixLayoutDestroy */
+	words4_4, /* cublasLtMatrixLayoutSetAttribute */
+	words5_4, /* cublasLtMatrixLayoutGetAttribute */
+	words4_4, /* cublasLtMatmulDescInit_internal */
+	words3_4, /* cublasLtMatmulDescCreate */
+	words1_4, /* cublasLtMatmulDescDestroy */
+	words4_4, /* cublasLtMatmulDescSetAttribute */
+	words5_4, /* cublasLtMatmulDescGetAttribute */
+	words3_4, /* cublasLtMatrixTransformDescInit_internal */
+	words2_4, /* cublasLtMatrixTransformDescCreate */
+	words1_4, /* cublasLtMatrixTransformDescDestroy */
+	words4_4, /* cublasLtMatrixTransformDescSetAttribute */
+	words5_4, /* cublasLtMatrixTransformDescGetAttribute */
+	words2_4, /* cublasLtEmulationDescInit_internal */
+	words1_4, /* cublasLtEmulationDescCreate */
+	words1_4, /* cublasLtEmulationDescDestroy */
+	words4_4, /* cublasLtEmulationDescSetAttribute */
+	words5_4, /* cublasLtEmulationDescGetAttribute */
+	words2_4, /* cublasLtMatmulPreferenceInit_internal */
+	words1_4, /* cublasLtMatmulPreferenceCreate */
+	words1_4, /* cublasLtMatmulPreferenceDestroy */
+	words4_4, /* cublasLtMatmulPreferenceSetAttribute */
+	words5_4, /* cublasLtMatmulPreferenceGetAttribute */
+	words10_4, /* cublasLtMatmulAlgoGetHeuristic */
+	words11_4, /* cublasLtMatmulAlgoGetHeuristicForStream */
+	words10_4, /* cublasLtMatmulAlgoGetIds */
+	words9_4, /* cublasLtMatmulAlgoInit */
+	words8_4, /* cublasLtMatmulAlgoCheck */
+	words9_4, /* cublasLtMatmulAlgoCheckForStream */
+	words5_4, /* cublasLtMatmulAlgoCapGetAttribute */
+	words4_4, /* cublasLtMatmulAlgoConfigSetAttribute */
+	words5_4, /* cublasLtMatmulAlgoConfigGetAttribute */
+	words1_4, /* cublasLtLoggerSetCallback */
+	words1_4, /* cublasLtLoggerSetFile */
+	words1_4, /* cublasLtLoggerOpenFile */
+	words1_4, /* cublasLtLoggerSetLevel */
+	words1_4, /* cublasLtLoggerSetMask */
+	words0_4, /* cublasLtLoggerForceDisable */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -348,7 +144,7 @@ int cudabind_f9bf59e29333_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

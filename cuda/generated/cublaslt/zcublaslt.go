@@ -40,13 +40,11 @@ import (
 func CublasLtCreate(lightHandle *CublasLtHandle_t) error {
 	args := &struct {
 		lightHandle *CublasLtHandle_t
-		_           [7]uint64
+		_0          [7]uint64
 		ret         cublas.CublasStatus_t
+		_1          [4]byte
 	}{lightHandle: lightHandle}
-	if err := call(symCublasLtCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtDestroy frees a handle after all work of the device has ended.
@@ -75,13 +73,11 @@ func CublasLtCreate(lightHandle *CublasLtHandle_t) error {
 func CublasLtDestroy(lightHandle CublasLtHandle_t) error {
 	args := &struct {
 		lightHandle CublasLtHandle_t
-		_           [7]uint64
+		_0          [7]uint64
 		ret         cublas.CublasStatus_t
+		_1          [4]byte
 	}{lightHandle: lightHandle}
-	if err := call(symCublasLtDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtGetStatusName gives the name of a status code, CUBLAS_STATUS_NOT_SUPPORTED for 15.
@@ -101,14 +97,12 @@ func CublasLtDestroy(lightHandle CublasLtHandle_t) error {
 func CublasLtGetStatusName(status_ cublas.CublasStatus_t) (string, error) {
 	args := &struct {
 		status_ cublas.CublasStatus_t
-		_       [4]byte
-		_       [7]uint64
+		_0      [4]byte
+		_1      [7]uint64
 		ret     *byte
 	}{status_: status_}
-	if err := call(symCublasLtGetStatusName, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCublasLtGetStatusName, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // CublasLtGetStatusString gives a short English text about a status code, such as "the resource
@@ -130,14 +124,12 @@ func CublasLtGetStatusName(status_ cublas.CublasStatus_t) (string, error) {
 func CublasLtGetStatusString(status_ cublas.CublasStatus_t) (string, error) {
 	args := &struct {
 		status_ cublas.CublasStatus_t
-		_       [4]byte
-		_       [7]uint64
+		_0      [4]byte
+		_1      [7]uint64
 		ret     *byte
 	}{status_: status_}
-	if err := call(symCublasLtGetStatusString, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCublasLtGetStatusString, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // CublasLtGetVersion gives the version of the loaded library as one number: major times 10000, plus
@@ -155,13 +147,11 @@ func CublasLtGetStatusString(status_ cublas.CublasStatus_t) (string, error) {
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtGetVersion() (uint64, error) {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret uint64
 	}{}
-	if err := call(symCublasLtGetVersion, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCublasLtGetVersion, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CublasLtGetCudartVersion gives the version of the CUDA runtime that is built into the library,
@@ -179,13 +169,11 @@ func CublasLtGetVersion() (uint64, error) {
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtGetCudartVersion() (uint64, error) {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret uint64
 	}{}
-	if err := call(symCublasLtGetCudartVersion, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCublasLtGetCudartVersion, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CublasLtGetProperty gives one part of the library's version: the major, the minor or the patch
@@ -206,15 +194,13 @@ func CublasLtGetCudartVersion() (uint64, error) {
 func CublasLtGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) error {
 	args := &struct {
 		type_ librarytypes.LibraryPropertyType
-		_     [4]byte
+		_0    [4]byte
 		value *int32
-		_     [6]uint64
+		_1    [6]uint64
 		ret   cublas.CublasStatus_t
+		_2    [4]byte
 	}{type_: type_, value: value}
-	if err := call(symCublasLtGetProperty, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtGetProperty, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtHeuristicsCacheGetCapacity gives the number of problems whose chosen algorithm the
@@ -237,13 +223,11 @@ func CublasLtGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) e
 func CublasLtHeuristicsCacheGetCapacity(capacity *uint64) error {
 	args := &struct {
 		capacity *uint64
-		_        [7]uint64
+		_0       [7]uint64
 		ret      cublas.CublasStatus_t
+		_1       [4]byte
 	}{capacity: capacity}
-	if err := call(symCublasLtHeuristicsCacheGetCapacity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtHeuristicsCacheGetCapacity, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtHeuristicsCacheSetCapacity sets how many problems the cache of chosen algorithms holds,
@@ -266,13 +250,11 @@ func CublasLtHeuristicsCacheGetCapacity(capacity *uint64) error {
 func CublasLtHeuristicsCacheSetCapacity(capacity uint64) error {
 	args := &struct {
 		capacity uint64
-		_        [7]uint64
+		_0       [7]uint64
 		ret      cublas.CublasStatus_t
+		_1       [4]byte
 	}{capacity: capacity}
-	if err := call(symCublasLtHeuristicsCacheSetCapacity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtHeuristicsCacheSetCapacity, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmul computes D = epilogue(alpha * op(A) * op(B) + beta * C) on a stream.
@@ -389,11 +371,9 @@ func CublasLtMatmul(lightHandle CublasLtHandle_t, computeDesc CublasLtMatmulDesc
 		workspaceSizeInBytes uint64
 		stream               driver.CUstream
 		ret                  cublas.CublasStatus_t
+		_0                   [4]byte
 	}{lightHandle: lightHandle, computeDesc: computeDesc, alpha: alpha, A: A, Adesc: Adesc, B: B, Bdesc: Bdesc, beta: beta, C: C, Cdesc: Cdesc, D: D, Ddesc: Ddesc, algo: algo, workspace: workspace, workspaceSizeInBytes: workspaceSizeInBytes, stream: stream}
-	if err := call(symCublasLtMatmul, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmul, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixTransform computes C = alpha * op(A) + beta * op(B), elementwise: it scales, adds,
@@ -453,11 +433,9 @@ func CublasLtMatrixTransform(lightHandle CublasLtHandle_t, transformDesc CublasL
 		Cdesc         CublasLtMatrixLayout_t
 		stream        driver.CUstream
 		ret           cublas.CublasStatus_t
+		_0            [4]byte
 	}{lightHandle: lightHandle, transformDesc: transformDesc, alpha: alpha, A: A, Adesc: Adesc, beta: beta, B: B, Bdesc: Bdesc, C: C, Cdesc: Cdesc, stream: stream}
-	if err := call(symCublasLtMatrixTransform, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixTransform, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixLayoutInit_internal begins a layout in memory of the caller, without an allocation;
@@ -489,17 +467,15 @@ func CublasLtMatrixLayoutInit_internal(matLayout CublasLtMatrixLayout_t, size ui
 		matLayout CublasLtMatrixLayout_t
 		size      uint64
 		type_     librarytypes.CudaDataType
-		_         [4]byte
+		_0        [4]byte
 		rows      uint64
 		cols      uint64
 		ld        int64
-		_         [2]uint64
+		_1        [2]uint64
 		ret       cublas.CublasStatus_t
+		_2        [4]byte
 	}{matLayout: matLayout, size: size, type_: type_, rows: rows, cols: cols, ld: ld}
-	if err := call(symCublasLtMatrixLayoutInit_internal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixLayoutInit_internal, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtGroupedMatrixLayoutInit_internal begins the layout of a group of matrices in memory of
@@ -531,19 +507,17 @@ func CublasLtGroupedMatrixLayoutInit_internal(matLayout CublasLtMatrixLayout_t, 
 		matLayout  CublasLtMatrixLayout_t
 		size       uint64
 		type_      librarytypes.CudaDataType
-		_          [4]byte
+		_0         [4]byte
 		groupCount int32
-		_          [4]byte
+		_1         [4]byte
 		rows_array unsafe.Pointer
 		cols_array unsafe.Pointer
 		ld_array   unsafe.Pointer
-		_          [1]uint64
+		_2         [1]uint64
 		ret        cublas.CublasStatus_t
+		_3         [4]byte
 	}{matLayout: matLayout, size: size, type_: type_, groupCount: groupCount, rows_array: rows_array, cols_array: cols_array, ld_array: ld_array}
-	if err := call(symCublasLtGroupedMatrixLayoutInit_internal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtGroupedMatrixLayoutInit_internal, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixLayoutCreate makes the description of a matrix in memory: type, shape and leading
@@ -577,17 +551,15 @@ func CublasLtMatrixLayoutCreate(matLayout *CublasLtMatrixLayout_t, type_ library
 	args := &struct {
 		matLayout *CublasLtMatrixLayout_t
 		type_     librarytypes.CudaDataType
-		_         [4]byte
+		_0        [4]byte
 		rows      uint64
 		cols      uint64
 		ld        int64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       cublas.CublasStatus_t
+		_2        [4]byte
 	}{matLayout: matLayout, type_: type_, rows: rows, cols: cols, ld: ld}
-	if err := call(symCublasLtMatrixLayoutCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixLayoutCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtGroupedMatrixLayoutCreate makes the description of a group of matrices whose shapes
@@ -625,19 +597,17 @@ func CublasLtGroupedMatrixLayoutCreate(matLayout *CublasLtMatrixLayout_t, type_ 
 	args := &struct {
 		matLayout  *CublasLtMatrixLayout_t
 		type_      librarytypes.CudaDataType
-		_          [4]byte
+		_0         [4]byte
 		groupCount int32
-		_          [4]byte
+		_1         [4]byte
 		rows_array unsafe.Pointer
 		cols_array unsafe.Pointer
 		ld_array   unsafe.Pointer
-		_          [2]uint64
+		_2         [2]uint64
 		ret        cublas.CublasStatus_t
+		_3         [4]byte
 	}{matLayout: matLayout, type_: type_, groupCount: groupCount, rows_array: rows_array, cols_array: cols_array, ld_array: ld_array}
-	if err := call(symCublasLtGroupedMatrixLayoutCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtGroupedMatrixLayoutCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixLayoutDestroy frees a layout that a Create function made.
@@ -656,13 +626,11 @@ func CublasLtGroupedMatrixLayoutCreate(matLayout *CublasLtMatrixLayout_t, type_ 
 func CublasLtMatrixLayoutDestroy(matLayout CublasLtMatrixLayout_t) error {
 	args := &struct {
 		matLayout CublasLtMatrixLayout_t
-		_         [7]uint64
+		_0        [7]uint64
 		ret       cublas.CublasStatus_t
+		_1        [4]byte
 	}{matLayout: matLayout}
-	if err := call(symCublasLtMatrixLayoutDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixLayoutDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixLayoutSetAttribute changes one property of a layout, such as the order or the
@@ -691,16 +659,14 @@ func CublasLtMatrixLayoutSetAttribute(matLayout CublasLtMatrixLayout_t, attr Cub
 	args := &struct {
 		matLayout   CublasLtMatrixLayout_t
 		attr        CublasLtMatrixLayoutAttribute_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
-		_           [4]uint64
+		_1          [4]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{matLayout: matLayout, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
-	if err := call(symCublasLtMatrixLayoutSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixLayoutSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixLayoutGetAttribute reads one property of a layout back.
@@ -727,17 +693,15 @@ func CublasLtMatrixLayoutGetAttribute(matLayout CublasLtMatrixLayout_t, attr Cub
 	args := &struct {
 		matLayout   CublasLtMatrixLayout_t
 		attr        CublasLtMatrixLayoutAttribute_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
 		sizeWritten *uint64
-		_           [3]uint64
+		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{matLayout: matLayout, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
-	if err := call(symCublasLtMatrixLayoutGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixLayoutGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulDescInit_internal begins the description of a multiplication in memory of the
@@ -767,16 +731,14 @@ func CublasLtMatmulDescInit_internal(matmulDesc CublasLtMatmulDesc_t, size uint6
 		matmulDesc  CublasLtMatmulDesc_t
 		size        uint64
 		computeType cublas.CublasComputeType_t
-		_           [4]byte
+		_0          [4]byte
 		scaleType   librarytypes.CudaDataType
-		_           [4]byte
-		_           [4]uint64
+		_1          [4]byte
+		_2          [4]uint64
 		ret         cublas.CublasStatus_t
+		_3          [4]byte
 	}{matmulDesc: matmulDesc, size: size, computeType: computeType, scaleType: scaleType}
-	if err := call(symCublasLtMatmulDescInit_internal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulDescInit_internal, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulDescCreate makes the description of a matrix multiplication: what it computes with,
@@ -806,16 +768,14 @@ func CublasLtMatmulDescCreate(matmulDesc *CublasLtMatmulDesc_t, computeType cubl
 	args := &struct {
 		matmulDesc  *CublasLtMatmulDesc_t
 		computeType cublas.CublasComputeType_t
-		_           [4]byte
+		_0          [4]byte
 		scaleType   librarytypes.CudaDataType
-		_           [4]byte
-		_           [5]uint64
+		_1          [4]byte
+		_2          [5]uint64
 		ret         cublas.CublasStatus_t
+		_3          [4]byte
 	}{matmulDesc: matmulDesc, computeType: computeType, scaleType: scaleType}
-	if err := call(symCublasLtMatmulDescCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulDescCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulDescDestroy frees the description of a multiplication.
@@ -834,13 +794,11 @@ func CublasLtMatmulDescCreate(matmulDesc *CublasLtMatmulDesc_t, computeType cubl
 func CublasLtMatmulDescDestroy(matmulDesc CublasLtMatmulDesc_t) error {
 	args := &struct {
 		matmulDesc CublasLtMatmulDesc_t
-		_          [7]uint64
+		_0         [7]uint64
 		ret        cublas.CublasStatus_t
+		_1         [4]byte
 	}{matmulDesc: matmulDesc}
-	if err := call(symCublasLtMatmulDescDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulDescDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulDescSetAttribute changes one property of a multiplication, such as a transposition,
@@ -872,16 +830,14 @@ func CublasLtMatmulDescSetAttribute(matmulDesc CublasLtMatmulDesc_t, attr Cublas
 	args := &struct {
 		matmulDesc  CublasLtMatmulDesc_t
 		attr        CublasLtMatmulDescAttributes_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
-		_           [4]uint64
+		_1          [4]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{matmulDesc: matmulDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
-	if err := call(symCublasLtMatmulDescSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulDescSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulDescGetAttribute reads one property of a multiplication back.
@@ -907,17 +863,15 @@ func CublasLtMatmulDescGetAttribute(matmulDesc CublasLtMatmulDesc_t, attr Cublas
 	args := &struct {
 		matmulDesc  CublasLtMatmulDesc_t
 		attr        CublasLtMatmulDescAttributes_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
 		sizeWritten *uint64
-		_           [3]uint64
+		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{matmulDesc: matmulDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
-	if err := call(symCublasLtMatmulDescGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulDescGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixTransformDescInit_internal begins the description of a conversion in memory of the
@@ -945,14 +899,12 @@ func CublasLtMatrixTransformDescInit_internal(transformDesc CublasLtMatrixTransf
 		transformDesc CublasLtMatrixTransformDesc_t
 		size          uint64
 		scaleType     librarytypes.CudaDataType
-		_             [4]byte
-		_             [5]uint64
+		_0            [4]byte
+		_1            [5]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{transformDesc: transformDesc, size: size, scaleType: scaleType}
-	if err := call(symCublasLtMatrixTransformDescInit_internal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixTransformDescInit_internal, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixTransformDescCreate makes the description of a conversion for
@@ -978,14 +930,12 @@ func CublasLtMatrixTransformDescCreate(transformDesc *CublasLtMatrixTransformDes
 	args := &struct {
 		transformDesc *CublasLtMatrixTransformDesc_t
 		scaleType     librarytypes.CudaDataType
-		_             [4]byte
-		_             [6]uint64
+		_0            [4]byte
+		_1            [6]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{transformDesc: transformDesc, scaleType: scaleType}
-	if err := call(symCublasLtMatrixTransformDescCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixTransformDescCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixTransformDescDestroy frees the description of a conversion that
@@ -1002,13 +952,11 @@ func CublasLtMatrixTransformDescCreate(transformDesc *CublasLtMatrixTransformDes
 func CublasLtMatrixTransformDescDestroy(transformDesc CublasLtMatrixTransformDesc_t) error {
 	args := &struct {
 		transformDesc CublasLtMatrixTransformDesc_t
-		_             [7]uint64
+		_0            [7]uint64
 		ret           cublas.CublasStatus_t
+		_1            [4]byte
 	}{transformDesc: transformDesc}
-	if err := call(symCublasLtMatrixTransformDescDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixTransformDescDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixTransformDescSetAttribute changes one property of a conversion: factor type,
@@ -1033,16 +981,14 @@ func CublasLtMatrixTransformDescSetAttribute(transformDesc CublasLtMatrixTransfo
 	args := &struct {
 		transformDesc CublasLtMatrixTransformDesc_t
 		attr          CublasLtMatrixTransformDescAttributes_t
-		_             [4]byte
+		_0            [4]byte
 		buf           unsafe.Pointer
 		sizeInBytes   uint64
-		_             [4]uint64
+		_1            [4]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{transformDesc: transformDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
-	if err := call(symCublasLtMatrixTransformDescSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixTransformDescSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatrixTransformDescGetAttribute reads one property of a conversion back, an int32.
@@ -1067,17 +1013,15 @@ func CublasLtMatrixTransformDescGetAttribute(transformDesc CublasLtMatrixTransfo
 	args := &struct {
 		transformDesc CublasLtMatrixTransformDesc_t
 		attr          CublasLtMatrixTransformDescAttributes_t
-		_             [4]byte
+		_0            [4]byte
 		buf           unsafe.Pointer
 		sizeInBytes   uint64
 		sizeWritten   *uint64
-		_             [3]uint64
+		_1            [3]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{transformDesc: transformDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
-	if err := call(symCublasLtMatrixTransformDescGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatrixTransformDescGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtEmulationDescInit_internal begins settings for emulation in memory of the caller.
@@ -1102,13 +1046,11 @@ func CublasLtEmulationDescInit_internal(emulationDesc CublasLtEmulationDesc_t, s
 	args := &struct {
 		emulationDesc CublasLtEmulationDesc_t
 		size          uint64
-		_             [6]uint64
+		_0            [6]uint64
 		ret           cublas.CublasStatus_t
+		_1            [4]byte
 	}{emulationDesc: emulationDesc, size: size}
-	if err := call(symCublasLtEmulationDescInit_internal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtEmulationDescInit_internal, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtEmulationDescCreate makes the settings for floating-point emulation, where kernels for
@@ -1133,13 +1075,11 @@ func CublasLtEmulationDescInit_internal(emulationDesc CublasLtEmulationDesc_t, s
 func CublasLtEmulationDescCreate(emulationDesc *CublasLtEmulationDesc_t) error {
 	args := &struct {
 		emulationDesc *CublasLtEmulationDesc_t
-		_             [7]uint64
+		_0            [7]uint64
 		ret           cublas.CublasStatus_t
+		_1            [4]byte
 	}{emulationDesc: emulationDesc}
-	if err := call(symCublasLtEmulationDescCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtEmulationDescCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtEmulationDescDestroy frees settings for emulation.
@@ -1158,13 +1098,11 @@ func CublasLtEmulationDescCreate(emulationDesc *CublasLtEmulationDesc_t) error {
 func CublasLtEmulationDescDestroy(emulationDesc CublasLtEmulationDesc_t) error {
 	args := &struct {
 		emulationDesc CublasLtEmulationDesc_t
-		_             [7]uint64
+		_0            [7]uint64
 		ret           cublas.CublasStatus_t
+		_1            [4]byte
 	}{emulationDesc: emulationDesc}
-	if err := call(symCublasLtEmulationDescDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtEmulationDescDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtEmulationDescSetAttribute changes one setting of floating-point emulation, such as the
@@ -1189,16 +1127,14 @@ func CublasLtEmulationDescSetAttribute(emulationDesc CublasLtEmulationDesc_t, at
 	args := &struct {
 		emulationDesc CublasLtEmulationDesc_t
 		attr          CublasLtEmulationDescAttributes_t
-		_             [4]byte
+		_0            [4]byte
 		buf           unsafe.Pointer
 		sizeInBytes   uint64
-		_             [4]uint64
+		_1            [4]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{emulationDesc: emulationDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
-	if err := call(symCublasLtEmulationDescSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtEmulationDescSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtEmulationDescGetAttribute reads one setting of floating-point emulation back.
@@ -1223,17 +1159,15 @@ func CublasLtEmulationDescGetAttribute(emulationDesc CublasLtEmulationDesc_t, at
 	args := &struct {
 		emulationDesc CublasLtEmulationDesc_t
 		attr          CublasLtEmulationDescAttributes_t
-		_             [4]byte
+		_0            [4]byte
 		buf           unsafe.Pointer
 		sizeInBytes   uint64
 		sizeWritten   *uint64
-		_             [3]uint64
+		_1            [3]uint64
 		ret           cublas.CublasStatus_t
+		_2            [4]byte
 	}{emulationDesc: emulationDesc, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
-	if err := call(symCublasLtEmulationDescGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtEmulationDescGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulPreferenceInit_internal begins preferences in memory of the caller.
@@ -1258,13 +1192,11 @@ func CublasLtMatmulPreferenceInit_internal(pref CublasLtMatmulPreference_t, size
 	args := &struct {
 		pref CublasLtMatmulPreference_t
 		size uint64
-		_    [6]uint64
+		_0   [6]uint64
 		ret  cublas.CublasStatus_t
+		_1   [4]byte
 	}{pref: pref, size: size}
-	if err := call(symCublasLtMatmulPreferenceInit_internal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulPreferenceInit_internal, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulPreferenceCreate makes preferences for the search for an algorithm: memory for the
@@ -1289,13 +1221,11 @@ func CublasLtMatmulPreferenceInit_internal(pref CublasLtMatmulPreference_t, size
 func CublasLtMatmulPreferenceCreate(pref *CublasLtMatmulPreference_t) error {
 	args := &struct {
 		pref *CublasLtMatmulPreference_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  cublas.CublasStatus_t
+		_1   [4]byte
 	}{pref: pref}
-	if err := call(symCublasLtMatmulPreferenceCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulPreferenceCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulPreferenceDestroy frees preferences; algorithms that were found with them stay
@@ -1312,13 +1242,11 @@ func CublasLtMatmulPreferenceCreate(pref *CublasLtMatmulPreference_t) error {
 func CublasLtMatmulPreferenceDestroy(pref CublasLtMatmulPreference_t) error {
 	args := &struct {
 		pref CublasLtMatmulPreference_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  cublas.CublasStatus_t
+		_1   [4]byte
 	}{pref: pref}
-	if err := call(symCublasLtMatmulPreferenceDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulPreferenceDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulPreferenceSetAttribute changes one preference, such as the largest workspace.
@@ -1345,16 +1273,14 @@ func CublasLtMatmulPreferenceSetAttribute(pref CublasLtMatmulPreference_t, attr 
 	args := &struct {
 		pref        CublasLtMatmulPreference_t
 		attr        CublasLtMatmulPreferenceAttributes_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
-		_           [4]uint64
+		_1          [4]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{pref: pref, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
-	if err := call(symCublasLtMatmulPreferenceSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulPreferenceSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulPreferenceGetAttribute reads one preference back.
@@ -1378,17 +1304,15 @@ func CublasLtMatmulPreferenceGetAttribute(pref CublasLtMatmulPreference_t, attr 
 	args := &struct {
 		pref        CublasLtMatmulPreference_t
 		attr        CublasLtMatmulPreferenceAttributes_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
 		sizeWritten *uint64
-		_           [3]uint64
+		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{pref: pref, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
-	if err := call(symCublasLtMatmulPreferenceGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulPreferenceGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoGetHeuristic estimates which algorithms suit a multiplication on the current
@@ -1448,15 +1372,13 @@ func CublasLtMatmulAlgoGetHeuristic(lightHandle CublasLtHandle_t, operationDesc 
 		Ddesc                 CublasLtMatrixLayout_t
 		preference            CublasLtMatmulPreference_t
 		requestedAlgoCount    int32
-		_                     [4]byte
+		_0                    [4]byte
 		heuristicResultsArray *CublasLtMatmulHeuristicResult_t
 		returnAlgoCount       *int32
 		ret                   cublas.CublasStatus_t
+		_1                    [4]byte
 	}{lightHandle: lightHandle, operationDesc: operationDesc, Adesc: Adesc, Bdesc: Bdesc, Cdesc: Cdesc, Ddesc: Ddesc, preference: preference, requestedAlgoCount: requestedAlgoCount, heuristicResultsArray: heuristicResultsArray, returnAlgoCount: returnAlgoCount}
-	if err := call(symCublasLtMatmulAlgoGetHeuristic, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoGetHeuristic, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoGetHeuristicForStream estimates which algorithms suit a multiplication on one
@@ -1502,16 +1424,14 @@ func CublasLtMatmulAlgoGetHeuristicForStream(lightHandle CublasLtHandle_t, opera
 		Ddesc                 CublasLtMatrixLayout_t
 		preference            CublasLtMatmulPreference_t
 		requestedAlgoCount    int32
-		_                     [4]byte
+		_0                    [4]byte
 		heuristicResultsArray *CublasLtMatmulHeuristicResult_t
 		returnAlgoCount       *int32
 		stream                driver.CUstream
 		ret                   cublas.CublasStatus_t
+		_1                    [4]byte
 	}{lightHandle: lightHandle, operationDesc: operationDesc, Adesc: Adesc, Bdesc: Bdesc, Cdesc: Cdesc, Ddesc: Ddesc, preference: preference, requestedAlgoCount: requestedAlgoCount, heuristicResultsArray: heuristicResultsArray, returnAlgoCount: returnAlgoCount, stream: stream}
-	if err := call(symCublasLtMatmulAlgoGetHeuristicForStream, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoGetHeuristicForStream, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoGetIds lists the numbers of all algorithms that might run with the given types.
@@ -1547,27 +1467,25 @@ func CublasLtMatmulAlgoGetIds(lightHandle CublasLtHandle_t, computeType cublas.C
 	args := &struct {
 		lightHandle        CublasLtHandle_t
 		computeType        cublas.CublasComputeType_t
-		_                  [4]byte
+		_0                 [4]byte
 		scaleType          librarytypes.CudaDataType
-		_                  [4]byte
+		_1                 [4]byte
 		Atype              librarytypes.CudaDataType
-		_                  [4]byte
+		_2                 [4]byte
 		Btype              librarytypes.CudaDataType
-		_                  [4]byte
+		_3                 [4]byte
 		Ctype              librarytypes.CudaDataType
-		_                  [4]byte
+		_4                 [4]byte
 		Dtype              librarytypes.CudaDataType
-		_                  [4]byte
+		_5                 [4]byte
 		requestedAlgoCount int32
-		_                  [4]byte
+		_6                 [4]byte
 		algoIdsArray       *int32
 		returnAlgoCount    *int32
 		ret                cublas.CublasStatus_t
+		_7                 [4]byte
 	}{lightHandle: lightHandle, computeType: computeType, scaleType: scaleType, Atype: Atype, Btype: Btype, Ctype: Ctype, Dtype: Dtype, requestedAlgoCount: requestedAlgoCount, algoIdsArray: algoIdsArray, returnAlgoCount: returnAlgoCount}
-	if err := call(symCublasLtMatmulAlgoGetIds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoGetIds, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoInit makes an algorithm of its number, with all settings at their defaults.
@@ -1597,26 +1515,24 @@ func CublasLtMatmulAlgoInit(lightHandle CublasLtHandle_t, computeType cublas.Cub
 	args := &struct {
 		lightHandle CublasLtHandle_t
 		computeType cublas.CublasComputeType_t
-		_           [4]byte
+		_0          [4]byte
 		scaleType   librarytypes.CudaDataType
-		_           [4]byte
+		_1          [4]byte
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_2          [4]byte
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_3          [4]byte
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_4          [4]byte
 		Dtype       librarytypes.CudaDataType
-		_           [4]byte
+		_5          [4]byte
 		algoId      int32
-		_           [4]byte
+		_6          [4]byte
 		algo        *CublasLtMatmulAlgo_t
 		ret         cublas.CublasStatus_t
+		_7          [4]byte
 	}{lightHandle: lightHandle, computeType: computeType, scaleType: scaleType, Atype: Atype, Btype: Btype, Ctype: Ctype, Dtype: Dtype, algoId: algoId, algo: algo}
-	if err := call(symCublasLtMatmulAlgoInit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoInit, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoCheck tells whether an algorithm, as it is configured, can compute a
@@ -1659,11 +1575,9 @@ func CublasLtMatmulAlgoCheck(lightHandle CublasLtHandle_t, operationDesc CublasL
 		algo          *CublasLtMatmulAlgo_t
 		result        *CublasLtMatmulHeuristicResult_t
 		ret           cublas.CublasStatus_t
+		_0            [4]byte
 	}{lightHandle: lightHandle, operationDesc: operationDesc, Adesc: Adesc, Bdesc: Bdesc, Cdesc: Cdesc, Ddesc: Ddesc, algo: algo, result: result}
-	if err := call(symCublasLtMatmulAlgoCheck, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoCheck, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoCheckForStream tells whether an algorithm can compute a multiplication within
@@ -1708,11 +1622,9 @@ func CublasLtMatmulAlgoCheckForStream(lightHandle CublasLtHandle_t, operationDes
 		result        *CublasLtMatmulHeuristicResult_t
 		stream        driver.CUstream
 		ret           cublas.CublasStatus_t
+		_0            [4]byte
 	}{lightHandle: lightHandle, operationDesc: operationDesc, Adesc: Adesc, Bdesc: Bdesc, Cdesc: Cdesc, Ddesc: Ddesc, algo: algo, result: result, stream: stream}
-	if err := call(symCublasLtMatmulAlgoCheckForStream, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoCheckForStream, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoCapGetAttribute tells one capability of an algorithm: whether it splits the
@@ -1741,17 +1653,15 @@ func CublasLtMatmulAlgoCapGetAttribute(algo *CublasLtMatmulAlgo_t, attr CublasLt
 	args := &struct {
 		algo        *CublasLtMatmulAlgo_t
 		attr        CublasLtMatmulAlgoCapAttributes_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
 		sizeWritten *uint64
-		_           [3]uint64
+		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{algo: algo, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
-	if err := call(symCublasLtMatmulAlgoCapGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoCapGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoConfigSetAttribute changes one setting of an algorithm, such as the tile or the
@@ -1779,16 +1689,14 @@ func CublasLtMatmulAlgoConfigSetAttribute(algo *CublasLtMatmulAlgo_t, attr Cubla
 	args := &struct {
 		algo        *CublasLtMatmulAlgo_t
 		attr        CublasLtMatmulAlgoConfigAttributes_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
-		_           [4]uint64
+		_1          [4]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{algo: algo, attr: attr, buf: buf, sizeInBytes: sizeInBytes}
-	if err := call(symCublasLtMatmulAlgoConfigSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoConfigSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtMatmulAlgoConfigGetAttribute reads one setting of an algorithm; for a result of a search
@@ -1814,17 +1722,15 @@ func CublasLtMatmulAlgoConfigGetAttribute(algo *CublasLtMatmulAlgo_t, attr Cubla
 	args := &struct {
 		algo        *CublasLtMatmulAlgo_t
 		attr        CublasLtMatmulAlgoConfigAttributes_t
-		_           [4]byte
+		_0          [4]byte
 		buf         unsafe.Pointer
 		sizeInBytes uint64
 		sizeWritten *uint64
-		_           [3]uint64
+		_1          [3]uint64
 		ret         cublas.CublasStatus_t
+		_2          [4]byte
 	}{algo: algo, attr: attr, buf: buf, sizeInBytes: sizeInBytes, sizeWritten: sizeWritten}
-	if err := call(symCublasLtMatmulAlgoConfigGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtMatmulAlgoConfigGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtLoggerSetCallback sets a C function that receives every log message.
@@ -1849,13 +1755,11 @@ func CublasLtMatmulAlgoConfigGetAttribute(algo *CublasLtMatmulAlgo_t, attr Cubla
 func CublasLtLoggerSetCallback(callback CublasLtLoggerCallback_t) error {
 	args := &struct {
 		callback CublasLtLoggerCallback_t
-		_        [7]uint64
+		_0       [7]uint64
 		ret      cublas.CublasStatus_t
+		_1       [4]byte
 	}{callback: callback}
-	if err := call(symCublasLtLoggerSetCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtLoggerSetCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtLoggerSetFile sends the log to an open C stream.
@@ -1873,13 +1777,11 @@ func CublasLtLoggerSetCallback(callback CublasLtLoggerCallback_t) error {
 func CublasLtLoggerSetFile(file unsafe.Pointer) error {
 	args := &struct {
 		file unsafe.Pointer
-		_    [7]uint64
+		_0   [7]uint64
 		ret  cublas.CublasStatus_t
+		_1   [4]byte
 	}{file: file}
-	if err := call(symCublasLtLoggerSetFile, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtLoggerSetFile, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtLoggerOpenFile opens a file and sends the log to it, in place of stdout.
@@ -1901,13 +1803,11 @@ func CublasLtLoggerSetFile(file unsafe.Pointer) error {
 func CublasLtLoggerOpenFile(logFile *byte) error {
 	args := &struct {
 		logFile *byte
-		_       [7]uint64
+		_0      [7]uint64
 		ret     cublas.CublasStatus_t
+		_1      [4]byte
 	}{logFile: logFile}
-	if err := call(symCublasLtLoggerOpenFile, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtLoggerOpenFile, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtLoggerSetLevel sets how much the library logs; each level includes those before it.
@@ -1931,14 +1831,12 @@ func CublasLtLoggerOpenFile(logFile *byte) error {
 func CublasLtLoggerSetLevel(level int32) error {
 	args := &struct {
 		level int32
-		_     [4]byte
-		_     [7]uint64
+		_0    [4]byte
+		_1    [7]uint64
 		ret   cublas.CublasStatus_t
+		_2    [4]byte
 	}{level: level}
-	if err := call(symCublasLtLoggerSetLevel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtLoggerSetLevel, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtLoggerSetMask chooses what the library logs, kind by kind.
@@ -1958,14 +1856,12 @@ func CublasLtLoggerSetLevel(level int32) error {
 func CublasLtLoggerSetMask(mask int32) error {
 	args := &struct {
 		mask int32
-		_    [4]byte
-		_    [7]uint64
+		_0   [4]byte
+		_1   [7]uint64
 		ret  cublas.CublasStatus_t
+		_2   [4]byte
 	}{mask: mask}
-	if err := call(symCublasLtLoggerSetMask, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtLoggerSetMask, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasLtLoggerForceDisable turns the log off until the process ends.
@@ -1980,11 +1876,9 @@ func CublasLtLoggerSetMask(mask int32) error {
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtLoggerForceDisable() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret cublas.CublasStatus_t
+		_1  [4]byte
 	}{}
-	if err := call(symCublasLtLoggerForceDisable, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLtLoggerForceDisable, unsafe.Pointer(args), &args.ret)
 }

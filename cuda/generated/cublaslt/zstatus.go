@@ -2,7 +2,10 @@
 
 package cublaslt
 
-import cublas "github.com/cudabind/cudabind/cuda/generated/cublas"
+import (
+	cublas "github.com/cudabind/cudabind/cuda/generated/cublas"
+	"unsafe"
+)
 
 // status is a code as an error: nil for success.
 func status(v cublas.CublasStatus_t) error {
@@ -10,4 +13,12 @@ func status(v cublas.CublasStatus_t) error {
 		return nil
 	}
 	return v
+}
+
+// callStatus is call for a function whose result, at ret in the struct, is its status.
+func callStatus(n uint32, args unsafe.Pointer, ret *cublas.CublasStatus_t) error {
+	if err := call(n, args); err != nil {
+		return err
+	}
+	return status(*ret)
 }

@@ -30,13 +30,11 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaDeviceReset() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaDeviceReset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceReset, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceSynchronize blocks the calling thread until all work that was enqueued so far on the
@@ -77,13 +75,11 @@ func CudaDeviceReset() error {
 // [safe.Context.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Synchronize
 func CudaDeviceSynchronize() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaDeviceSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceSetLimit asks for another size of something that kernels of the current device use:
@@ -139,15 +135,13 @@ func CudaDeviceSynchronize() error {
 func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 	args := &struct {
 		limit CudaLimit
-		_     [4]byte
+		_0    [4]byte
 		value uint64
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{limit: limit, value: value}
-	if err := call(symCudaDeviceSetLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceSetLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetLimit tells how large a limit of the current device is after the driver's rounding.
@@ -182,14 +176,12 @@ func CudaDeviceGetLimit(pValue *uint64, limit CudaLimit) error {
 	args := &struct {
 		pValue *uint64
 		limit  CudaLimit
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{pValue: pValue, limit: limit}
-	if err := call(symCudaDeviceGetLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetTexture1DLinearMaxWidth tells the greatest width, in elements, of a linear texture
@@ -218,14 +210,12 @@ func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *C
 		maxWidthInElements *uint64
 		fmtDesc            *CudaChannelFormatDesc
 		device             int32
-		_                  [4]byte
-		_                  [5]uint64
+		_0                 [4]byte
+		_1                 [5]uint64
 		ret                CudaError_t
+		_2                 [4]byte
 	}{maxWidthInElements: maxWidthInElements, fmtDesc: fmtDesc, device: device}
-	if err := call(symCudaDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetCacheConfig tells which split between L1 cache and shared memory is preferred for
@@ -251,13 +241,11 @@ func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *C
 func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	args := &struct {
 		pCacheConfig *CudaFuncCache
-		_            [7]uint64
+		_0           [7]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pCacheConfig: pCacheConfig}
-	if err := call(symCudaDeviceGetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetStreamPriorityRange returns the least and the greatest priority that streams of the
@@ -298,13 +286,11 @@ func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *in
 	args := &struct {
 		leastPriority    *int32
 		greatestPriority *int32
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
-	if err := call(symCudaDeviceGetStreamPriorityRange, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetStreamPriorityRange, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceSetCacheConfig prefers more L1 cache or more shared memory, for kernels that have no
@@ -333,14 +319,12 @@ func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *in
 func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 	args := &struct {
 		cacheConfig CudaFuncCache
-		_           [4]byte
-		_           [7]uint64
+		_0          [4]byte
+		_1          [7]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{cacheConfig: cacheConfig}
-	if err := call(symCudaDeviceSetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetByPCIBusId returns the device with a given PCI address.
@@ -380,13 +364,11 @@ func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 	args := &struct {
 		device   *int32
 		pciBusId *byte
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{device: device, pciBusId: pciBusId}
-	if err := call(symCudaDeviceGetByPCIBusId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetByPCIBusId, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetPCIBusId writes a device's PCI address as text: domain, bus, device and function in
@@ -423,16 +405,14 @@ func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 	args := &struct {
 		pciBusId *byte
 		len      int32
-		_        [4]byte
+		_0       [4]byte
 		device   int32
-		_        [4]byte
-		_        [5]uint64
+		_1       [4]byte
+		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{pciBusId: pciBusId, len: len, device: device}
-	if err := call(symCudaDeviceGetPCIBusId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetPCIBusId, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaIpcGetEventHandle makes an IPC handle, with which another process can record an event of this
@@ -471,13 +451,11 @@ func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) erro
 	args := &struct {
 		handle *CudaIpcEventHandle_t
 		event  CudaEvent_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{handle: handle, event: event}
-	if err := call(symCudaIpcGetEventHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaIpcGetEventHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaIpcOpenEventHandle opens an event of another process in this process.
@@ -522,11 +500,9 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 		event  *CudaEvent_t
 		handle CudaIpcEventHandle_t
 		ret    CudaError_t
+		_0     [4]byte
 	}{event: event, handle: handle}
-	if err := call(symCudaIpcOpenEventHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaIpcOpenEventHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaIpcGetMemHandle makes an IPC handle, with which another process on this machine can map
@@ -574,13 +550,11 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 	args := &struct {
 		handle *CudaIpcMemHandle_t
 		devPtr unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{handle: handle, devPtr: devPtr}
-	if err := call(symCudaIpcGetMemHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaIpcGetMemHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaIpcOpenMemHandle maps device memory of another process into this one.
@@ -630,13 +604,11 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 		devPtr *unsafe.Pointer
 		handle CudaIpcMemHandle_t
 		flags  uint32
-		_      [4]byte
+		_0     [4]byte
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, handle: handle, flags: flags}
-	if err := call(symCudaIpcOpenMemHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaIpcOpenMemHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaIpcCloseMemHandle releases one reference to device memory of another process, and unmaps the
@@ -678,13 +650,11 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr}
-	if err := call(symCudaIpcCloseMemHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaIpcCloseMemHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceFlushGPUDirectRDMAWrites blocks until what other devices, network cards mostly, have
@@ -722,16 +692,14 @@ func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
 func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarget, scope CudaFlushGPUDirectRDMAWritesScope) error {
 	args := &struct {
 		target CudaFlushGPUDirectRDMAWritesTarget
-		_      [4]byte
+		_0     [4]byte
 		scope  CudaFlushGPUDirectRDMAWritesScope
-		_      [4]byte
-		_      [6]uint64
+		_1     [4]byte
+		_2     [6]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{target: target, scope: scope}
-	if err := call(symCudaDeviceFlushGPUDirectRDMAWrites, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceFlushGPUDirectRDMAWrites, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceRegisterAsyncNotification registers a callback that CUDA calls when this process
@@ -773,17 +741,15 @@ func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarge
 func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCallback, userData uintptr, callback *CudaAsyncCallbackHandle_t) error {
 	args := &struct {
 		device       int32
-		_            [4]byte
+		_0           [4]byte
 		callbackFunc CudaAsyncCallback
 		userData     uintptr
 		callback     *CudaAsyncCallbackHandle_t
-		_            [4]uint64
+		_1           [4]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{device: device, callbackFunc: callbackFunc, userData: userData, callback: callback}
-	if err := call(symCudaDeviceRegisterAsyncNotification, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceRegisterAsyncNotification, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceUnregisterAsyncNotification ends a registration of
@@ -811,15 +777,13 @@ func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCal
 func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallbackHandle_t) error {
 	args := &struct {
 		device   int32
-		_        [4]byte
+		_0       [4]byte
 		callback CudaAsyncCallbackHandle_t
-		_        [6]uint64
+		_1       [6]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{device: device, callback: callback}
-	if err := call(symCudaDeviceUnregisterAsyncNotification, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceUnregisterAsyncNotification, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetDeviceCount counts the devices that this process may use.
@@ -852,13 +816,11 @@ func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallb
 func CudaGetDeviceCount(count *int32) error {
 	args := &struct {
 		count *int32
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{count: count}
-	if err := call(symCudaGetDeviceCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDeviceCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetDeviceProperties fills a struct with everything the runtime knows about a device.
@@ -908,14 +870,12 @@ func CudaGetDeviceProperties_v2(prop *CudaDeviceProp, device int32) error {
 	args := &struct {
 		prop   *CudaDeviceProp
 		device int32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{prop: prop, device: device}
-	if err := call(symCudaGetDeviceProperties_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDeviceProperties_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetAttribute reads one property of a device as a 32-bit integer.
@@ -955,16 +915,14 @@ func CudaDeviceGetAttribute(value *int32, attr CudaDeviceAttr, device int32) err
 	args := &struct {
 		value  *int32
 		attr   CudaDeviceAttr
-		_      [4]byte
+		_0     [4]byte
 		device int32
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{value: value, attr: attr, device: device}
-	if err := call(symCudaDeviceGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetDefaultMemPool gives the pool that a device has from the start, which cannot be
@@ -1006,14 +964,12 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 	args := &struct {
 		memPool *CudaMemPool_t
 		device  int32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{memPool: memPool, device: device}
-	if err := call(symCudaDeviceGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetDefaultMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceSetMemPool makes a pool the one from which [CudaMallocAsync] takes memory on this
@@ -1050,15 +1006,13 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
 	args := &struct {
 		device  int32
-		_       [4]byte
+		_0      [4]byte
 		memPool CudaMemPool_t
-		_       [6]uint64
+		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{device: device, memPool: memPool}
-	if err := call(symCudaDeviceSetMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceSetMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetMemPool tells which pool stream-ordered allocations on this device come from at
@@ -1097,14 +1051,12 @@ func CudaDeviceGetMemPool(memPool *CudaMemPool_t, device int32) error {
 	args := &struct {
 		memPool *CudaMemPool_t
 		device  int32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{memPool: memPool, device: device}
-	if err := call(symCudaDeviceGetMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetNvSciSyncAttributes fills an NvSciSync attribute list with what a synchronization
@@ -1137,16 +1089,14 @@ func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device i
 	args := &struct {
 		nvSciSyncAttrList unsafe.Pointer
 		device            int32
-		_                 [4]byte
+		_0                [4]byte
 		flags             int32
-		_                 [4]byte
-		_                 [5]uint64
+		_1                [4]byte
+		_2                [5]uint64
 		ret               CudaError_t
+		_3                [4]byte
 	}{nvSciSyncAttrList: nvSciSyncAttrList, device: device, flags: flags}
-	if err := call(symCudaDeviceGetNvSciSyncAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetNvSciSyncAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetP2PAttribute reads one property of the link from a device to another: access,
@@ -1180,18 +1130,16 @@ func CudaDeviceGetP2PAttribute(value *int32, attr CudaDeviceP2PAttr, srcDevice i
 	args := &struct {
 		value     *int32
 		attr      CudaDeviceP2PAttr
-		_         [4]byte
+		_0        [4]byte
 		srcDevice int32
-		_         [4]byte
+		_1        [4]byte
 		dstDevice int32
-		_         [4]byte
-		_         [4]uint64
+		_2        [4]byte
+		_3        [4]uint64
 		ret       CudaError_t
+		_4        [4]byte
 	}{value: value, attr: attr, srcDevice: srcDevice, dstDevice: dstDevice}
-	if err := call(symCudaDeviceGetP2PAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetP2PAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaChooseDevice picks the device that comes nearest to wished-for properties, without making it
@@ -1220,13 +1168,11 @@ func CudaChooseDevice(device *int32, prop *CudaDeviceProp) error {
 	args := &struct {
 		device *int32
 		prop   *CudaDeviceProp
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{device: device, prop: prop}
-	if err := call(symCudaChooseDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaChooseDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaInitDevice creates the primary context of a device now instead of at the first call that
@@ -1263,18 +1209,16 @@ func CudaChooseDevice(device *int32, prop *CudaDeviceProp) error {
 func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 	args := &struct {
 		device      int32
-		_           [4]byte
+		_0          [4]byte
 		deviceFlags uint32
-		_           [4]byte
+		_1          [4]byte
 		flags       uint32
-		_           [4]byte
-		_           [5]uint64
+		_2          [4]byte
+		_3          [5]uint64
 		ret         CudaError_t
+		_4          [4]byte
 	}{device: device, deviceFlags: deviceFlags, flags: flags}
-	if err := call(symCudaInitDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaInitDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaSetDevice makes a device the current one of the calling OS thread.
@@ -1315,14 +1259,12 @@ func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 func CudaSetDevice(device int32) error {
 	args := &struct {
 		device int32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{device: device}
-	if err := call(symCudaSetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaSetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetDevice tells which device is the current one of the calling OS thread.
@@ -1352,13 +1294,11 @@ func CudaSetDevice(device int32) error {
 func CudaGetDevice(device *int32) error {
 	args := &struct {
 		device *int32
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symCudaGetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaSetValidDevices lists the devices that the runtime tries, in that order, for a thread that
@@ -1390,14 +1330,12 @@ func CudaSetValidDevices(device_arr *int32, len int32) error {
 	args := &struct {
 		device_arr *int32
 		len        int32
-		_          [4]byte
-		_          [6]uint64
+		_0         [4]byte
+		_1         [6]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{device_arr: device_arr, len: len}
-	if err := call(symCudaSetValidDevices, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaSetValidDevices, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaSetDeviceFlags sets how threads wait for the current device, and creates its primary context
@@ -1433,14 +1371,12 @@ func CudaSetValidDevices(device_arr *int32, len int32) error {
 func CudaSetDeviceFlags(flags uint32) error {
 	args := &struct {
 		flags uint32
-		_     [4]byte
-		_     [7]uint64
+		_0    [4]byte
+		_1    [7]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{flags: flags}
-	if err := call(symCudaSetDeviceFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaSetDeviceFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetDeviceFlags tells how threads wait for the current device, and what else was set for it.
@@ -1469,13 +1405,11 @@ func CudaSetDeviceFlags(flags uint32) error {
 func CudaGetDeviceFlags(flags *uint32) error {
 	args := &struct {
 		flags *uint32
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{flags: flags}
-	if err := call(symCudaGetDeviceFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDeviceFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetDeviceProperties_v1 fills a struct with everything the runtime knows about a device.
@@ -1490,12 +1424,10 @@ func CudaGetDeviceProperties_v1(prop *CudaDeviceProp, device int32) error {
 	args := &struct {
 		prop   *CudaDeviceProp
 		device int32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{prop: prop, device: device}
-	if err := call(symCudaGetDeviceProperties_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDeviceProperties_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -32,13 +32,11 @@ import "unsafe"
 func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
 	args := &struct {
 		pConfig *CudaSharedMemConfig
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{pConfig: pConfig}
-	if err := call(symCudaDeviceGetSharedMemConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceSetSharedMemConfig wishes for another width of the banks of shared memory, which no GPU
@@ -68,12 +66,10 @@ func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
 func CudaDeviceSetSharedMemConfig(config CudaSharedMemConfig) error {
 	args := &struct {
 		config CudaSharedMemConfig
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{config: config}
-	if err := call(symCudaDeviceSetSharedMemConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceSetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }

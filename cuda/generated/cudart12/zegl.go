@@ -40,14 +40,12 @@ func CudaGraphicsEGLRegisterImage(pCudaResource *CudaGraphicsResource_t, image u
 		pCudaResource *CudaGraphicsResource_t
 		image         uintptr
 		flags         CudaGraphicsRegisterFlags
-		_             [4]byte
-		_             [5]uint64
+		_0            [4]byte
+		_1            [5]uint64
 		ret           CudaError_t
+		_2            [4]byte
 	}{pCudaResource: pCudaResource, image: image, flags: flags}
-	if err := call(symCudaGraphicsEGLRegisterImage, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsEGLRegisterImage, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamConsumerConnect makes CUDA the consumer of an EGL stream, which hands over a
@@ -84,13 +82,11 @@ func CudaEGLStreamConsumerConnect(conn *CudaEglStreamConnection, eglStream uintp
 	args := &struct {
 		conn      *CudaEglStreamConnection
 		eglStream uintptr
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{conn: conn, eglStream: eglStream}
-	if err := call(symCudaEGLStreamConsumerConnect, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamConsumerConnect, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamConsumerConnectWithFlags makes CUDA the consumer of an EGL stream, with a wish for
@@ -125,14 +121,12 @@ func CudaEGLStreamConsumerConnectWithFlags(conn *CudaEglStreamConnection, eglStr
 		conn      *CudaEglStreamConnection
 		eglStream uintptr
 		flags     CudaEglResourceLocationFlags
-		_         [4]byte
-		_         [5]uint64
+		_0        [4]byte
+		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{conn: conn, eglStream: eglStream, flags: flags}
-	if err := call(symCudaEGLStreamConsumerConnectWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamConsumerConnectWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamConsumerDisconnect ends CUDA's part as the consumer of an EGL stream.
@@ -164,13 +158,11 @@ func CudaEGLStreamConsumerConnectWithFlags(conn *CudaEglStreamConnection, eglStr
 func CudaEGLStreamConsumerDisconnect(conn *CudaEglStreamConnection) error {
 	args := &struct {
 		conn *CudaEglStreamConnection
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{conn: conn}
-	if err := call(symCudaEGLStreamConsumerDisconnect, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamConsumerDisconnect, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamConsumerAcquireFrame takes the next image from an EGL stream, for work of a CUDA
@@ -219,14 +211,12 @@ func CudaEGLStreamConsumerAcquireFrame(conn *CudaEglStreamConnection, pCudaResou
 		pCudaResource *CudaGraphicsResource_t
 		pStream       *CudaStream_t
 		timeout       uint32
-		_             [4]byte
-		_             [4]uint64
+		_0            [4]byte
+		_1            [4]uint64
 		ret           CudaError_t
+		_2            [4]byte
 	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream, timeout: timeout}
-	if err := call(symCudaEGLStreamConsumerAcquireFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamConsumerAcquireFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamConsumerReleaseFrame gives an image back to an EGL stream, after the work of a CUDA
@@ -269,13 +259,11 @@ func CudaEGLStreamConsumerReleaseFrame(conn *CudaEglStreamConnection, pCudaResou
 		conn          *CudaEglStreamConnection
 		pCudaResource CudaGraphicsResource_t
 		pStream       *CudaStream_t
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream}
-	if err := call(symCudaEGLStreamConsumerReleaseFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamConsumerReleaseFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamProducerConnect makes CUDA the producer of an EGL stream.
@@ -310,16 +298,14 @@ func CudaEGLStreamProducerConnect(conn *CudaEglStreamConnection, eglStream uintp
 		conn      *CudaEglStreamConnection
 		eglStream uintptr
 		width     int32
-		_         [4]byte
+		_0        [4]byte
 		height    int32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{conn: conn, eglStream: eglStream, width: width, height: height}
-	if err := call(symCudaEGLStreamProducerConnect, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamProducerConnect, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamProducerDisconnect ends CUDA's part as the producer of an EGL stream.
@@ -352,13 +338,11 @@ func CudaEGLStreamProducerConnect(conn *CudaEglStreamConnection, eglStream uintp
 func CudaEGLStreamProducerDisconnect(conn *CudaEglStreamConnection) error {
 	args := &struct {
 		conn *CudaEglStreamConnection
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{conn: conn}
-	if err := call(symCudaEGLStreamProducerDisconnect, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamProducerDisconnect, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamProducerPresentFrame hands a frame to the consumer of an EGL stream, after the work
@@ -404,11 +388,9 @@ func CudaEGLStreamProducerPresentFrame(conn *CudaEglStreamConnection, eglframe C
 		eglframe CudaEglFrame
 		pStream  *CudaStream_t
 		ret      CudaError_t
+		_0       [4]byte
 	}{conn: conn, eglframe: eglframe, pStream: pStream}
-	if err := call(symCudaEGLStreamProducerPresentFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamProducerPresentFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEGLStreamProducerReturnFrame gives back a frame that the consumer of an EGL stream is done
@@ -452,13 +434,11 @@ func CudaEGLStreamProducerReturnFrame(conn *CudaEglStreamConnection, eglframe *C
 		conn     *CudaEglStreamConnection
 		eglframe *CudaEglFrame
 		pStream  *CudaStream_t
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{conn: conn, eglframe: eglframe, pStream: pStream}
-	if err := call(symCudaEGLStreamProducerReturnFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEGLStreamProducerReturnFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsResourceGetMappedEglFrame tells where the planes of an EGL image are, and their sizes
@@ -499,16 +479,14 @@ func CudaGraphicsResourceGetMappedEglFrame(eglFrame *CudaEglFrame, resource Cuda
 		eglFrame *CudaEglFrame
 		resource CudaGraphicsResource_t
 		index    uint32
-		_        [4]byte
+		_0       [4]byte
 		mipLevel uint32
-		_        [4]byte
-		_        [4]uint64
+		_1       [4]byte
+		_2       [4]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{eglFrame: eglFrame, resource: resource, index: index, mipLevel: mipLevel}
-	if err := call(symCudaGraphicsResourceGetMappedEglFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsResourceGetMappedEglFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventCreateFromEGLSync makes an event of a fence of EGL, so that CUDA streams can wait for
@@ -547,12 +525,10 @@ func CudaEventCreateFromEGLSync(phEvent *CudaEvent_t, eglSync uintptr, flags uin
 		phEvent *CudaEvent_t
 		eglSync uintptr
 		flags   uint32
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{phEvent: phEvent, eglSync: eglSync, flags: flags}
-	if err := call(symCudaEventCreateFromEGLSync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventCreateFromEGLSync, unsafe.Pointer(args), &args.ret)
 }

@@ -44,13 +44,11 @@ import "unsafe"
 func CudaEventCreate(event *CudaEvent_t) error {
 	args := &struct {
 		event *CudaEvent_t
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{event: event}
-	if err := call(symCudaEventCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventCreateWithFlags makes an event, which marks points in the streams of the current device.
@@ -99,14 +97,12 @@ func CudaEventCreateWithFlags(event *CudaEvent_t, flags uint32) error {
 	args := &struct {
 		event *CudaEvent_t
 		flags uint32
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{event: event, flags: flags}
-	if err := call(symCudaEventCreateWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventCreateWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventRecord_ptsz records an event in a stream: the event completes when all work enqueued
@@ -123,13 +119,11 @@ func CudaEventRecord_ptsz(event CudaEvent_t, stream CudaStream_t) error {
 	args := &struct {
 		event  CudaEvent_t
 		stream CudaStream_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{event: event, stream: stream}
-	if err := call(symCudaEventRecord_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventRecord_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventRecordWithFlags_ptsz records an event like [CudaEventRecord], or captures an event
@@ -147,14 +141,12 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 		event  CudaEvent_t
 		stream CudaStream_t
 		flags  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{event: event, stream: stream, flags: flags}
-	if err := call(symCudaEventRecordWithFlags_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventRecordWithFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventQuery tells, without waiting, whether an event has completed: whether the work before
@@ -211,13 +203,11 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 func CudaEventQuery(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{event: event}
-	if err := call(symCudaEventQuery, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventQuery, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventSynchronize blocks the calling thread until the work before an event's most recent
@@ -267,13 +257,11 @@ func CudaEventQuery(event CudaEvent_t) error {
 func CudaEventSynchronize(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{event: event}
-	if err := call(symCudaEventSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventDestroy destroys an event.
@@ -316,13 +304,11 @@ func CudaEventSynchronize(event CudaEvent_t) error {
 func CudaEventDestroy(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{event: event}
-	if err := call(symCudaEventDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventElapsedTime returns the time between the records of two events, by the GPU's clock.
@@ -378,13 +364,11 @@ func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error
 		ms    *float32
 		start CudaEvent_t
 		end   CudaEvent_t
-		_     [5]uint64
+		_0    [5]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ms: ms, start: start, end: end}
-	if err := call(symCudaEventElapsedTime, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventElapsedTime, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventElapsedTime_v2 returns the time between the records of two events, by the GPU's clock.
@@ -400,13 +384,11 @@ func CudaEventElapsedTime_v2(ms *float32, start CudaEvent_t, end CudaEvent_t) er
 		ms    *float32
 		start CudaEvent_t
 		end   CudaEvent_t
-		_     [5]uint64
+		_0    [5]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ms: ms, start: start, end: end}
-	if err := call(symCudaEventElapsedTime_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventElapsedTime_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventRecord records an event in a stream: the event completes when all work enqueued there so
@@ -462,13 +444,11 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 	args := &struct {
 		event  CudaEvent_t
 		stream CudaStream_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{event: event, stream: stream}
-	if err := call(symCudaEventRecord, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventRecord, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaEventRecordWithFlags records an event like [CudaEventRecord], or captures an event record
@@ -519,12 +499,10 @@ func CudaEventRecordWithFlags(event CudaEvent_t, stream CudaStream_t, flags uint
 		event  CudaEvent_t
 		stream CudaStream_t
 		flags  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{event: event, stream: stream, flags: flags}
-	if err := call(symCudaEventRecordWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaEventRecordWithFlags, unsafe.Pointer(args), &args.ret)
 }

@@ -18,18 +18,16 @@ func CudaLaunchKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, ar
 	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
-		_         [4]byte
+		_0        [4]byte
 		blockDim  Dim3
-		_         [4]byte
+		_1        [4]byte
 		args_     *unsafe.Pointer
 		sharedMem uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_2        [4]byte
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
-	if err := call(symCudaLaunchKernel_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchKernel_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLaunchKernelExC_ptsz enqueues a kernel by a configuration struct, which besides grid and
@@ -47,13 +45,11 @@ func CudaLaunchKernelExC_ptsz(config *CudaLaunchConfig_t, func_ unsafe.Pointer, 
 		config *CudaLaunchConfig_t
 		func_  unsafe.Pointer
 		args_  *unsafe.Pointer
-		_      [5]uint64
+		_0     [5]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{config: config, func_: func_, args_: args_}
-	if err := call(symCudaLaunchKernelExC_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchKernelExC_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLaunchCooperativeKernel_ptsz enqueues a kernel whose blocks may wait for each other, because
@@ -70,18 +66,16 @@ func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockD
 	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
-		_         [4]byte
+		_0        [4]byte
 		blockDim  Dim3
-		_         [4]byte
+		_1        [4]byte
 		args_     *unsafe.Pointer
 		sharedMem uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_2        [4]byte
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
-	if err := call(symCudaLaunchCooperativeKernel_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchCooperativeKernel_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLaunchCooperativeKernelMultiDevice enqueues the same kernel on several devices, whose blocks
@@ -135,16 +129,14 @@ func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, 
 	args := &struct {
 		launchParamsList *CudaLaunchParams
 		numDevices       uint32
-		_                [4]byte
+		_0               [4]byte
 		flags            uint32
-		_                [4]byte
-		_                [5]uint64
+		_1               [4]byte
+		_2               [5]uint64
 		ret              CudaError_t
+		_3               [4]byte
 	}{launchParamsList: launchParamsList, numDevices: numDevices, flags: flags}
-	if err := call(symCudaLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFuncSetCacheConfig says whether a kernel would rather have more L1 cache or more shared
@@ -180,14 +172,12 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 	args := &struct {
 		func_       unsafe.Pointer
 		cacheConfig CudaFuncCache
-		_           [4]byte
-		_           [6]uint64
+		_0          [4]byte
+		_1          [6]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{func_: func_, cacheConfig: cacheConfig}
-	if err := call(symCudaFuncSetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFuncSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFuncGetAttributes gives all properties of a kernel in one struct: registers, memory by kind,
@@ -222,13 +212,11 @@ func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error
 	args := &struct {
 		attr  *CudaFuncAttributes
 		func_ unsafe.Pointer
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{attr: attr, func_: func_}
-	if err := call(symCudaFuncGetAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFuncGetAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFuncSetAttribute changes one of the few properties of a kernel that can be changed, for its
@@ -270,16 +258,14 @@ func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value in
 	args := &struct {
 		func_ unsafe.Pointer
 		attr  CudaFuncAttribute
-		_     [4]byte
+		_0    [4]byte
 		value int32
-		_     [4]byte
-		_     [5]uint64
+		_1    [4]byte
+		_2    [5]uint64
 		ret   CudaError_t
+		_3    [4]byte
 	}{func_: func_, attr: attr, value: value}
-	if err := call(symCudaFuncSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFuncSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFuncGetName gives a kernel's name as it stands in the compiled code: the mangled one, unless
@@ -310,13 +296,11 @@ func CudaFuncGetName(name **byte, func_ unsafe.Pointer) error {
 	args := &struct {
 		name  **byte
 		func_ unsafe.Pointer
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{name: name, func_: func_}
-	if err := call(symCudaFuncGetName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFuncGetName, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFuncGetParamInfo tells where a kernel's parameter lies among its arguments, and how large it
@@ -350,13 +334,11 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
-		_           [4]uint64
+		_0          [4]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{func_: func_, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
-	if err := call(symCudaFuncGetParamInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFuncGetParamInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaSetDoubleForDevice converts a float64 in place to the format of a device without double
@@ -382,13 +364,11 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 func CudaSetDoubleForDevice(d *float64) error {
 	args := &struct {
 		d   *float64
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{d: d}
-	if err := call(symCudaSetDoubleForDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaSetDoubleForDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaSetDoubleForHost converts a number that came from a device without double precision back to a
@@ -413,13 +393,11 @@ func CudaSetDoubleForDevice(d *float64) error {
 func CudaSetDoubleForHost(d *float64) error {
 	args := &struct {
 		d   *float64
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{d: d}
-	if err := call(symCudaSetDoubleForHost, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaSetDoubleForHost, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLaunchHostFunc_ptsz enqueues a function of the program that runs on the host when the
@@ -437,13 +415,11 @@ func CudaLaunchHostFunc_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData uint
 		stream   CudaStream_t
 		fn       CudaHostFn_t
 		userData uintptr
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{stream: stream, fn: fn, userData: userData}
-	if err := call(symCudaLaunchHostFunc_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchHostFunc_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLaunchKernel enqueues a kernel in a stream, with its grid, block, arguments and shared
@@ -502,18 +478,16 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
-		_         [4]byte
+		_0        [4]byte
 		blockDim  Dim3
-		_         [4]byte
+		_1        [4]byte
 		args_     *unsafe.Pointer
 		sharedMem uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_2        [4]byte
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
-	if err := call(symCudaLaunchKernel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchKernel, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLaunchKernelExC enqueues a kernel by a configuration struct, which besides grid and block
@@ -566,13 +540,11 @@ func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_
 		config *CudaLaunchConfig_t
 		func_  unsafe.Pointer
 		args_  *unsafe.Pointer
-		_      [5]uint64
+		_0     [5]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{config: config, func_: func_, args_: args_}
-	if err := call(symCudaLaunchKernelExC, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchKernelExC, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLaunchCooperativeKernel enqueues a kernel whose blocks may wait for each other, because the
@@ -621,18 +593,16 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
-		_         [4]byte
+		_0        [4]byte
 		blockDim  Dim3
-		_         [4]byte
+		_1        [4]byte
 		args_     *unsafe.Pointer
 		sharedMem uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_2        [4]byte
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
-	if err := call(symCudaLaunchCooperativeKernel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchCooperativeKernel, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLaunchHostFunc enqueues a function of the program that runs on the host when the stream's
@@ -704,11 +674,9 @@ func CudaLaunchHostFunc(stream CudaStream_t, fn CudaHostFn_t, userData uintptr) 
 		stream   CudaStream_t
 		fn       CudaHostFn_t
 		userData uintptr
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{stream: stream, fn: fn, userData: userData}
-	if err := call(symCudaLaunchHostFunc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLaunchHostFunc, unsafe.Pointer(args), &args.ret)
 }

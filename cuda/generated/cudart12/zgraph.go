@@ -51,14 +51,12 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 	args := &struct {
 		pGraph *CudaGraph_t
 		flags  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{pGraph: pGraph, flags: flags}
-	if err := call(symCudaGraphCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddKernelNode adds a node that launches a kernel.
@@ -113,13 +111,11 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pNodeParams     *CudaKernelNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphAddKernelNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddKernelNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeGetParams reads the parameters of a kernel node.
@@ -157,13 +153,11 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeSetParams replaces kernel, launch shape and arguments of a kernel node; its
@@ -205,13 +199,11 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeCopyAttributes copies all launch attributes (priority, access policy window,
@@ -241,13 +233,11 @@ func CudaGraphKernelNodeCopyAttributes(hSrc CudaGraphNode_t, hDst CudaGraphNode_
 	args := &struct {
 		hSrc CudaGraphNode_t
 		hDst CudaGraphNode_t
-		_    [6]uint64
+		_0   [6]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{hSrc: hSrc, hDst: hDst}
-	if err := call(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeGetAttribute reads one launch attribute of a kernel node.
@@ -278,15 +268,13 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	args := &struct {
 		hNode     CudaGraphNode_t
 		attr      CudaLaunchAttributeID
-		_         [4]byte
+		_0        [4]byte
 		value_out *CudaLaunchAttributeValue
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hNode: hNode, attr: attr, value_out: value_out}
-	if err := call(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeSetAttribute sets one launch attribute of a kernel node.
@@ -324,15 +312,13 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	args := &struct {
 		hNode CudaGraphNode_t
 		attr  CudaLaunchAttributeID
-		_     [4]byte
+		_0    [4]byte
 		value *CudaLaunchAttributeValue
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{hNode: hNode, attr: attr, value: value}
-	if err := call(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemcpyNode adds a node that copies memory between arrays, pitched memory and linear
@@ -375,13 +361,11 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pCopyParams     *CudaMemcpy3DParms
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pCopyParams: pCopyParams}
-	if err := call(symCudaGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemcpyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemcpyNodeToSymbol adds a node that copies bytes to a __device__ or __constant__
@@ -433,13 +417,11 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 		count           uint64
 		offset          uint64
 		kind            CudaMemcpyKind
-		_               [4]byte
+		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemcpyNodeFromSymbol adds a node that copies bytes from a __device__ or __constant__
@@ -491,13 +473,11 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 		count           uint64
 		offset          uint64
 		kind            CudaMemcpyKind
-		_               [4]byte
+		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemcpyNode1D adds a node that copies a number of bytes between two addresses.
@@ -545,13 +525,11 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		src             unsafe.Pointer
 		count           uint64
 		kind            CudaMemcpyKind
-		_               [4]byte
+		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeGetParams reads the parameters of a memcpy node: source, destination, offsets
@@ -585,13 +563,11 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeSetParams replaces the parameters of a memcpy node in its graph.
@@ -629,13 +605,11 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeSetParamsToSymbol changes a memcpy node to a copy to a __device__ or
@@ -678,14 +652,12 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [2]uint64
+		_0     [4]byte
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeSetParamsFromSymbol changes a memcpy node to a copy from a __device__ or
@@ -727,14 +699,12 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [2]uint64
+		_0     [4]byte
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeSetParams1D changes a memcpy node to a one-dimensional copy between two
@@ -770,14 +740,12 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
-		_     [4]byte
-		_     [3]uint64
+		_0    [4]byte
+		_1    [3]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{node: node, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemsetNode adds a node that sets device memory to a value of 1, 2 or 4 bytes, in one
@@ -822,13 +790,11 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pMemsetParams   *CudaMemsetParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pMemsetParams: pMemsetParams}
-	if err := call(symCudaGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemsetNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemsetNodeGetParams reads the parameters of a memset node: address, value and sizes.
@@ -859,13 +825,11 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemsetNodeSetParams replaces the parameters of a memset node in its graph; all of them
@@ -901,13 +865,11 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddHostNode adds a node that calls a host function.
@@ -959,13 +921,11 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pNodeParams     *CudaHostNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphAddHostNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddHostNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphHostNodeGetParams reads the host function that a host node calls, and its user data.
@@ -996,13 +956,11 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphHostNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphHostNodeSetParams replaces the host function of a host node and its user data, in its
@@ -1040,13 +998,11 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddChildGraphNode adds a node that runs another graph, the child graph, which the call
@@ -1096,13 +1052,11 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		childGraph      CudaGraph_t
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, childGraph: childGraph}
-	if err := call(symCudaGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddChildGraphNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphChildGraphNodeGetGraph returns the graph inside a child graph node, not a copy of it.
@@ -1137,13 +1091,11 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 	args := &struct {
 		node   CudaGraphNode_t
 		pGraph *CudaGraph_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{node: node, pGraph: pGraph}
-	if err := call(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddEmptyNode adds an empty node, which does nothing but join and fork paths.
@@ -1186,13 +1138,11 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddEmptyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddEventRecordNode adds a node that records an event, for the host and for streams
@@ -1242,13 +1192,11 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		event           CudaEvent_t
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCudaGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddEventRecordNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphEventRecordNodeGetEvent returns the event of an event record node.
@@ -1280,13 +1228,11 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{node: node, event_out: event_out}
-	if err := call(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphEventRecordNodeSetEvent makes an event record node of a graph record another event.
@@ -1323,13 +1269,11 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, event: event}
-	if err := call(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddEventWaitNode adds a node that waits for an event recorded outside the graph.
@@ -1376,13 +1320,11 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		event           CudaEvent_t
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCudaGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddEventWaitNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphEventWaitNodeGetEvent returns the event of an event wait node.
@@ -1414,13 +1356,11 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{node: node, event_out: event_out}
-	if err := call(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphEventWaitNodeSetEvent makes an event wait node of a graph wait for another event.
@@ -1455,13 +1395,11 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, event: event}
-	if err := call(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddExternalSemaphoresSignalNode adds a node that signals semaphores imported from
@@ -1513,13 +1451,11 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaExternalSemaphoreSignalNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExternalSemaphoresSignalNodeGetParams reads the semaphores that a signal node signals,
@@ -1552,13 +1488,11 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreSignalNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExternalSemaphoresSignalNodeSetParams replaces the semaphores of a signal node in its
@@ -1594,13 +1528,11 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddExternalSemaphoresWaitNode adds a node that waits for semaphores imported from
@@ -1652,13 +1584,11 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaExternalSemaphoreWaitNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExternalSemaphoresWaitNodeGetParams reads the semaphores for which a wait node waits,
@@ -1688,13 +1618,11 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreWaitNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExternalSemaphoresWaitNodeSetParams replaces the semaphores of a wait node in its graph,
@@ -1729,13 +1657,11 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemAllocNode adds a node that allocates device memory in each launch. The call
@@ -1799,13 +1725,11 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaMemAllocNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemAllocNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemAllocNodeGetParams reads the parameters of an allocation node: size, location and
@@ -1839,13 +1763,11 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 	args := &struct {
 		node       CudaGraphNode_t
 		params_out *CudaMemAllocNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, params_out: params_out}
-	if err := call(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemFreeNode adds a node that frees memory of an allocation node of this or another
@@ -1896,13 +1818,11 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		dptr            unsafe.Pointer
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dptr: dptr}
-	if err := call(symCudaGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemFreeNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemFreeNodeGetParams returns the address that a free node frees.
@@ -1934,13 +1854,11 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 	args := &struct {
 		node     CudaGraphNode_t
 		dptr_out unsafe.Pointer
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{node: node, dptr_out: dptr_out}
-	if err := call(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGraphMemTrim returns unused memory that a device caches for graphs to the system.
@@ -1984,14 +1902,12 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 func CudaDeviceGraphMemTrim(device int32) error {
 	args := &struct {
 		device int32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{device: device}
-	if err := call(symCudaDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGraphMemTrim, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetGraphMemAttribute returns how much memory of a device graphs use or reserve for
@@ -2030,17 +1946,15 @@ func CudaDeviceGraphMemTrim(device int32) error {
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
-		_      [4]byte
+		_0     [4]byte
 		attr   CudaGraphMemAttributeType
-		_      [4]byte
+		_1     [4]byte
 		value  unsafe.Pointer
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
-	if err := call(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceSetGraphMemAttribute resets one of the two high-water marks of a device's graph memory.
@@ -2077,17 +1991,15 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
-		_      [4]byte
+		_0     [4]byte
 		attr   CudaGraphMemAttributeType
-		_      [4]byte
+		_1     [4]byte
 		value  unsafe.Pointer
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
-	if err := call(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphClone makes an independent copy of a graph: its nodes with their parameters, its edges,
@@ -2133,13 +2045,11 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphClone   *CudaGraph_t
 		originalGraph CudaGraph_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{pGraphClone: pGraphClone, originalGraph: originalGraph}
-	if err := call(symCudaGraphClone, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphClone, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeFindInClone finds the node of a clone that was copied from a given node of the
@@ -2178,13 +2088,11 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 		pNode        *CudaGraphNode_t
 		originalNode CudaGraphNode_t
 		clonedGraph  CudaGraph_t
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pNode: pNode, originalNode: originalNode, clonedGraph: clonedGraph}
-	if err := call(symCudaGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeFindInClone, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetType returns the type of a node: kernel, memcpy, host function and so on.
@@ -2222,13 +2130,11 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 	args := &struct {
 		node  CudaGraphNode_t
 		pType *CudaGraphNodeType
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, pType: pType}
-	if err := call(symCudaGraphNodeGetType, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetType, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphGetNodes lists the nodes of a graph, in the order in which they were added.
@@ -2268,13 +2174,11 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 		graph    CudaGraph_t
 		nodes    *CudaGraphNode_t
 		numNodes *uint64
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, nodes: nodes, numNodes: numNodes}
-	if err := call(symCudaGraphGetNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphGetNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphGetRootNodes lists the root nodes of a graph: the nodes without dependencies, with which
@@ -2308,13 +2212,11 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 		graph         CudaGraph_t
 		pRootNodes    *CudaGraphNode_t
 		pNumRootNodes *uint64
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{graph: graph, pRootNodes: pRootNodes, pNumRootNodes: pNumRootNodes}
-	if err := call(symCudaGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it,
@@ -2359,13 +2261,11 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 		from     *CudaGraphNode_t
 		to       *CudaGraphNode_t
 		numEdges *uint64
-		_        [4]uint64
+		_0       [4]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, from: from, to: to, numEdges: numEdges}
-	if err := call(symCudaGraphGetEdges, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphGetEdges, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphGetEdges_v2 lists the edges of a graph: at each index a node, a node that depends on it,
@@ -2388,13 +2288,11 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 		to       *CudaGraphNode_t
 		edgeData *CudaGraphEdgeData
 		numEdges *uint64
-		_        [3]uint64
+		_0       [3]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
-	if err := call(symCudaGraphGetEdges_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphGetEdges_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetDependencies lists the dependencies of a node: the nodes from which an edge leads
@@ -2434,13 +2332,11 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 		node             CudaGraphNode_t
 		pDependencies    *CudaGraphNode_t
 		pNumDependencies *uint64
-		_                [5]uint64
+		_0               [5]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{node: node, pDependencies: pDependencies, pNumDependencies: pNumDependencies}
-	if err := call(symCudaGraphNodeGetDependencies, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetDependencies, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetDependencies_v2 lists the dependencies of a node: the nodes from which an edge
@@ -2461,13 +2357,11 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 		pDependencies    *CudaGraphNode_t
 		edgeData         *CudaGraphEdgeData
 		pNumDependencies *uint64
-		_                [4]uint64
+		_0               [4]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{node: node, pDependencies: pDependencies, edgeData: edgeData, pNumDependencies: pNumDependencies}
-	if err := call(symCudaGraphNodeGetDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetDependentNodes lists the nodes that depend on a node: the nodes to which an edge
@@ -2503,13 +2397,11 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 		node               CudaGraphNode_t
 		pDependentNodes    *CudaGraphNode_t
 		pNumDependentNodes *uint64
-		_                  [5]uint64
+		_0                 [5]uint64
 		ret                CudaError_t
+		_1                 [4]byte
 	}{node: node, pDependentNodes: pDependentNodes, pNumDependentNodes: pNumDependentNodes}
-	if err := call(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetDependentNodes_v2 lists the nodes that depend on a node: the nodes to which an
@@ -2530,13 +2422,11 @@ func CudaGraphNodeGetDependentNodes_v2(node CudaGraphNode_t, pDependentNodes *Cu
 		pDependentNodes    *CudaGraphNode_t
 		edgeData           *CudaGraphEdgeData
 		pNumDependentNodes *uint64
-		_                  [4]uint64
+		_0                 [4]uint64
 		ret                CudaError_t
+		_1                 [4]byte
 	}{node: node, pDependentNodes: pDependentNodes, edgeData: edgeData, pNumDependentNodes: pNumDependentNodes}
-	if err := call(symCudaGraphNodeGetDependentNodes_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetDependentNodes_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddDependencies adds edges to a graph: each node of to then depends on the node at the
@@ -2578,13 +2468,11 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddDependencies, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddDependencies, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddDependencies_v2 adds edges to a graph: each node of to then depends on the node at
@@ -2607,13 +2495,11 @@ func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		to              *CudaGraphNode_t
 		edgeData        *CudaGraphEdgeData
 		numDependencies uint64
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphRemoveDependencies removes edges from a graph. The nodes stay; without another path
@@ -2655,13 +2541,11 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCudaGraphRemoveDependencies, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphRemoveDependencies, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphRemoveDependencies_v2 removes edges from a graph. The nodes stay; without another path
@@ -2683,13 +2567,11 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 		to              *CudaGraphNode_t
 		edgeData        *CudaGraphEdgeData
 		numDependencies uint64
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCudaGraphRemoveDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphRemoveDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphDestroyNode removes a node from its graph, with all edges from it and to it.
@@ -2729,13 +2611,11 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 	args := &struct {
 		node CudaGraphNode_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{node: node}
-	if err := call(symCudaGraphDestroyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphDestroyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphInstantiate makes an executable of a graph: checks the graph and prepares it for cheap
@@ -2816,13 +2696,11 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
-	if err := call(symCudaGraphInstantiate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphInstantiate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphInstantiateWithFlags makes an executable of a graph: checks the graph and prepares it
@@ -2903,13 +2781,11 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
-	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphInstantiateWithParams_ptsz makes an executable of a graph like
@@ -2928,13 +2804,11 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
-	if err := call(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecGetFlags returns the flags with which an executable was instantiated, as far as the
@@ -2973,13 +2847,11 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		flags     *uint64
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, flags: flags}
-	if err := call(symCudaGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecKernelNodeSetParams changes a kernel node of an executable: arguments, grid, block,
@@ -3031,13 +2903,11 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemcpyNodeSetParams changes the addresses and the length of a memcpy node of an
@@ -3083,13 +2953,11 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemcpyNodeSetParamsToSymbol changes a memcpy node of an executable to a copy to a
@@ -3141,14 +3009,12 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 		count      uint64
 		offset     uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
-		_          [1]uint64
+		_0         [4]byte
+		_1         [1]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemcpyNodeSetParamsFromSymbol changes a memcpy node of an executable to a copy from
@@ -3201,14 +3067,12 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 		count      uint64
 		offset     uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
-		_          [1]uint64
+		_0         [4]byte
+		_1         [1]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemcpyNodeSetParams1D changes a one-dimensional memcpy node of an executable, by two
@@ -3259,14 +3123,12 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 		src        unsafe.Pointer
 		count      uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
-		_          [2]uint64
+		_0         [4]byte
+		_1         [2]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemsetNodeSetParams changes address and value of a memset node of an executable, and
@@ -3309,13 +3171,11 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecHostNodeSetParams changes the host function that a host node of an executable calls,
@@ -3363,13 +3223,11 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecChildGraphNodeSetParams updates the parameters of all nodes inside a child graph
@@ -3418,13 +3276,11 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		childGraph CudaGraph_t
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, node: node, childGraph: childGraph}
-	if err := call(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecEventRecordNodeSetEvent changes the event that an event record node of an executable
@@ -3471,13 +3327,11 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecEventWaitNodeSetEvent changes the event for which an event wait node of an
@@ -3523,13 +3377,11 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecExternalSemaphoresSignalNodeSetParams changes the semaphores that a signal node of
@@ -3578,13 +3430,11 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecExternalSemaphoresWaitNodeSetParams changes the semaphores for which a wait node of
@@ -3632,13 +3482,11 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeSetEnabled enables or disables a node of an executable.
@@ -3682,14 +3530,12 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  uint32
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCudaGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeSetEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetEnabled tells whether a node of an executable is enabled.
@@ -3723,13 +3569,11 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  *uint32
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCudaGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecUpdate updates the node parameters of an executable from a graph, without a new
@@ -3810,13 +3654,11 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 		hGraphExec CudaGraphExec_t
 		hGraph     CudaGraph_t
 		resultInfo *CudaGraphExecUpdateResultInfo
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
-	if err := call(symCudaGraphExecUpdate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecUpdate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphUpload_ptsz uploads an executable to the device without launching it, so that its first
@@ -3833,13 +3675,11 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphUpload_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphLaunch_ptsz launches an executable: enqueues one run of it in a stream.
@@ -3855,13 +3695,11 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphLaunch_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecDestroy destroys an executable; its running and queued launches still run to
@@ -3910,13 +3748,11 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec}
-	if err := call(symCudaGraphExecDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphDestroy destroys a graph and all its nodes, child graphs included.
@@ -3963,13 +3799,11 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 func CudaGraphDestroy(graph CudaGraph_t) error {
 	args := &struct {
 		graph CudaGraph_t
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{graph: graph}
-	if err := call(symCudaGraphDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphDebugDotPrint writes a description of a graph to a file, in Graphviz's DOT language.
@@ -4010,14 +3844,12 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags CudaGraphDebugD
 		graph CudaGraph_t
 		path  *byte
 		flags CudaGraphDebugDotFlags
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{graph: graph, path: path, flags: flags}
-	if err := call(symCudaGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphDebugDotPrint, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaUserObjectCreate creates a user object: a reference count for a resource of the program, with
@@ -4074,16 +3906,14 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 		ptr             uintptr
 		destroy         CudaHostFn_t
 		initialRefcount uint32
-		_               [4]byte
+		_0              [4]byte
 		flags           CudaUserObjectFlags
-		_               [4]byte
-		_               [3]uint64
+		_1              [4]byte
+		_2              [3]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
-	if err := call(symCudaUserObjectCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaUserObjectCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaUserObjectRetain adds references to a user object; the caller owns them.
@@ -4116,14 +3946,12 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 	args := &struct {
 		object CudaUserObject_t
 		count  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{object: object, count: count}
-	if err := call(symCudaUserObjectRetain, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaUserObjectRetain, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaUserObjectRelease releases references to a user object that the caller owns, and runs its
@@ -4161,14 +3989,12 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 	args := &struct {
 		object CudaUserObject_t
 		count  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{object: object, count: count}
-	if err := call(symCudaUserObjectRelease, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaUserObjectRelease, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphRetainUserObject gives a graph references to a user object, which keep the resource
@@ -4213,16 +4039,14 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CudaUserObjectRetainFlags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{graph: graph, object: object, count: count, flags: flags}
-	if err := call(symCudaGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphRetainUserObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphReleaseUserObject releases references to a user object that a graph holds.
@@ -4260,14 +4084,12 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{graph: graph, object: object, count: count}
-	if err := call(symCudaGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphReleaseUserObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddNode adds a node of any type to a graph. Conditional nodes and batches of copies can
@@ -4341,13 +4163,11 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaGraphNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddNode_v2 adds a node of any type to a graph. Conditional nodes and batches of copies
@@ -4371,13 +4191,11 @@ func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepend
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		nodeParams      *CudaGraphNodeParams
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddNode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddNode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeSetParams replaces the parameters of a node in its graph; the type must stay the
@@ -4420,13 +4238,11 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecNodeSetParams changes the parameters of one node of an executable, for any node type
@@ -4492,13 +4308,11 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 		graphExec  CudaGraphExec_t
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{graphExec: graphExec, node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphConditionalHandleCreate creates a conditional handle: an unsigned 32-bit variable on the
@@ -4551,16 +4365,14 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 		pHandle_out        *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		defaultLaunchValue uint32
-		_                  [4]byte
+		_0                 [4]byte
 		flags              CudaGraphConditionalHandleFlags
-		_                  [4]byte
-		_                  [4]uint64
+		_1                 [4]byte
+		_2                 [4]uint64
 		ret                CudaError_t
+		_3                 [4]byte
 	}{pHandle_out: pHandle_out, graph: graph, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphInstantiateWithParams makes an executable of a graph like
@@ -4619,13 +4431,11 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
-	if err := call(symCudaGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphInstantiateWithParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphUpload uploads an executable to the device without launching it, so that its first
@@ -4682,13 +4492,11 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphUpload, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphUpload, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphLaunch launches an executable: enqueues one run of it in a stream.
@@ -4755,11 +4563,9 @@ func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphLaunch, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphLaunch, unsafe.Pointer(args), &args.ret)
 }

@@ -53,17 +53,15 @@ func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions
 		jitOptions          *CudaJitOption
 		jitOptionsValues    *uintptr
 		numJitOptions       uint32
-		_                   [4]byte
+		_0                  [4]byte
 		libraryOptions      *CudaLibraryOption
 		libraryOptionValues *uintptr
 		numLibraryOptions   uint32
-		_                   [4]byte
+		_1                  [4]byte
 		ret                 CudaError_t
+		_2                  [4]byte
 	}{library: library, code: code, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
-	if err := call(symCudaLibraryLoadData, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryLoadData, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLibraryLoadFromFile loads device code from a file for all devices and contexts of the process
@@ -108,17 +106,15 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 		jitOptions          *CudaJitOption
 		jitOptionsValues    *uintptr
 		numJitOptions       uint32
-		_                   [4]byte
+		_0                  [4]byte
 		libraryOptions      *CudaLibraryOption
 		libraryOptionValues *uintptr
 		numLibraryOptions   uint32
-		_                   [4]byte
+		_1                  [4]byte
 		ret                 CudaError_t
+		_2                  [4]byte
 	}{library: library, fileName: fileName, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
-	if err := call(symCudaLibraryLoadFromFile, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryLoadFromFile, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLibraryUnload takes a library off every context; its kernels, variables are invalid
@@ -150,13 +146,11 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 func CudaLibraryUnload(library CudaLibrary_t) error {
 	args := &struct {
 		library CudaLibrary_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{library: library}
-	if err := call(symCudaLibraryUnload, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryUnload, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLibraryGetKernel finds a kernel in a library by its name.
@@ -193,13 +187,11 @@ func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *by
 		pKernel *CudaKernel_t
 		library CudaLibrary_t
 		name    *byte
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{pKernel: pKernel, library: library, name: name}
-	if err := call(symCudaLibraryGetKernel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryGetKernel, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLibraryGetGlobal finds the address and size that a __device__ or __constant__ variable of a
@@ -240,13 +232,11 @@ func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibra
 		bytes   *uint64
 		library CudaLibrary_t
 		name    *byte
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
-	if err := call(symCudaLibraryGetGlobal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryGetGlobal, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLibraryGetManaged finds the address and size of a __managed__ variable of a library.
@@ -288,13 +278,11 @@ func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibr
 		bytes   *uint64
 		library CudaLibrary_t
 		name    *byte
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
-	if err := call(symCudaLibraryGetManaged, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryGetManaged, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLibraryGetUnifiedFunction gives the pointer that a host and device function of a library has
@@ -332,13 +320,11 @@ func CudaLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CudaLibrary_t, 
 		fptr    *unsafe.Pointer
 		library CudaLibrary_t
 		symbol  *byte
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{fptr: fptr, library: library, symbol: symbol}
-	if err := call(symCudaLibraryGetUnifiedFunction, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryGetUnifiedFunction, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLibraryGetKernelCount counts the kernels of a library; it compiles and loads nothing on a
@@ -367,13 +353,11 @@ func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 	args := &struct {
 		count *uint32
 		lib   CudaLibrary_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{count: count, lib: lib}
-	if err := call(symCudaLibraryGetKernelCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryGetKernelCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLibraryEnumerateKernels lists the kernels of a library, in no particular order.
@@ -405,15 +389,13 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 	args := &struct {
 		kernels    *CudaKernel_t
 		numKernels uint32
-		_          [4]byte
+		_0         [4]byte
 		lib        CudaLibrary_t
-		_          [5]uint64
+		_1         [5]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{kernels: kernels, numKernels: numKernels, lib: lib}
-	if err := call(symCudaLibraryEnumerateKernels, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLibraryEnumerateKernels, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaKernelSetAttributeForDevice sets a property of a kernel for all its launches on a device.
@@ -454,16 +436,14 @@ func CudaKernelSetAttributeForDevice(kernel CudaKernel_t, attr CudaFuncAttribute
 	args := &struct {
 		kernel CudaKernel_t
 		attr   CudaFuncAttribute
-		_      [4]byte
+		_0     [4]byte
 		value  int32
-		_      [4]byte
+		_1     [4]byte
 		device int32
-		_      [4]byte
-		_      [4]uint64
+		_2     [4]byte
+		_3     [4]uint64
 		ret    CudaError_t
+		_4     [4]byte
 	}{kernel: kernel, attr: attr, value: value, device: device}
-	if err := call(symCudaKernelSetAttributeForDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaKernelSetAttributeForDevice, unsafe.Pointer(args), &args.ret)
 }

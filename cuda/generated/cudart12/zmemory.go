@@ -61,14 +61,12 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 		devPtr *unsafe.Pointer
 		size   uint64
 		flags  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, size: size, flags: flags}
-	if err := call(symCudaMallocManaged, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocManaged, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMalloc allocates device memory on the calling thread's current device.
@@ -125,13 +123,11 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
 		size   uint64
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, size: size}
-	if err := call(symCudaMalloc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMalloc, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMallocHost allocates pinned (page-locked) host memory, which the device's copy engines read
@@ -183,13 +179,11 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		ptr  *unsafe.Pointer
 		size uint64
-		_    [6]uint64
+		_0   [6]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{ptr: ptr, size: size}
-	if err := call(symCudaMallocHost, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocHost, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMallocPitch allocates device memory for rows of equal length, padded so that each row is well
@@ -238,13 +232,11 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 		pitch  *uint64
 		width  uint64
 		height uint64
-		_      [4]uint64
+		_0     [4]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, pitch: pitch, width: width, height: height}
-	if err := call(symCudaMallocPitch, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocPitch, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMallocArray allocates an array of one or two dimensions.
@@ -286,14 +278,12 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 		width  uint64
 		height uint64
 		flags  uint32
-		_      [4]byte
-		_      [3]uint64
+		_0     [4]byte
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{array: array, desc: desc, width: width, height: height, flags: flags}
-	if err := call(symCudaMallocArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFree frees memory of cudaMalloc, cudaMallocPitch, cudaMalloc3D, cudaMallocManaged or a pool.
@@ -345,13 +335,11 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 func CudaFree(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr}
-	if err := call(symCudaFree, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFree, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFreeHost frees pinned host memory of cudaMallocHost or cudaHostAlloc.
@@ -394,13 +382,11 @@ func CudaFree(devPtr unsafe.Pointer) error {
 func CudaFreeHost(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ptr: ptr}
-	if err := call(symCudaFreeHost, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFreeHost, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFreeArray frees an array.
@@ -439,13 +425,11 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 func CudaFreeArray(array CudaArray_t) error {
 	args := &struct {
 		array CudaArray_t
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{array: array}
-	if err := call(symCudaFreeArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFreeArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFreeMipmappedArray frees a mipmapped array with all its levels.
@@ -476,13 +460,11 @@ func CudaFreeArray(array CudaArray_t) error {
 func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 	args := &struct {
 		mipmappedArray CudaMipmappedArray_t
-		_              [7]uint64
+		_0             [7]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{mipmappedArray: mipmappedArray}
-	if err := call(symCudaFreeMipmappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFreeMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaHostAlloc allocates pinned (page-locked) host memory with given properties.
@@ -534,14 +516,12 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 		pHost *unsafe.Pointer
 		size  uint64
 		flags uint32
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{pHost: pHost, size: size, flags: flags}
-	if err := call(symCudaHostAlloc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaHostAlloc, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaHostRegister registers host memory: pins memory of the program, so that copies from and to it
@@ -607,14 +587,12 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 		ptr   unsafe.Pointer
 		size  uint64
 		flags uint32
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{ptr: ptr, size: size, flags: flags}
-	if err := call(symCudaHostRegister, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaHostRegister, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaHostUnregister ends a registration and unlocks the pages.
@@ -654,13 +632,11 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 func CudaHostUnregister(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ptr: ptr}
-	if err := call(symCudaHostUnregister, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaHostUnregister, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaHostGetDevicePointer returns the address by which kernels access pinned host memory.
@@ -704,14 +680,12 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 		pDevice *unsafe.Pointer
 		pHost   unsafe.Pointer
 		flags   uint32
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{pDevice: pDevice, pHost: pHost, flags: flags}
-	if err := call(symCudaHostGetDevicePointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaHostGetDevicePointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaHostGetFlags returns the flags that are in force for pinned memory.
@@ -744,13 +718,11 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 	args := &struct {
 		pFlags *uint32
 		pHost  unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{pFlags: pFlags, pHost: pHost}
-	if err := call(symCudaHostGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaHostGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMalloc3D allocates device memory for a box of bytes, with padded rows, and describes it in
@@ -793,13 +765,11 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 	args := &struct {
 		pitchedDevPtr *CudaPitchedPtr
 		extent        CudaExtent
-		_             [4]uint64
+		_0            [4]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, extent: extent}
-	if err := call(symCudaMalloc3D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMalloc3D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMalloc3DArray allocates an array of any shape, layered and cube maps included.
@@ -837,14 +807,12 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 		desc   *CudaChannelFormatDesc
 		extent CudaExtent
 		flags  uint32
-		_      [4]byte
-		_      [2]uint64
+		_0     [4]byte
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{array: array, desc: desc, extent: extent, flags: flags}
-	if err := call(symCudaMalloc3DArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMalloc3DArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMallocMipmappedArray allocates a mipmapped array: each level has half the size of the level
@@ -881,16 +849,14 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 		desc           *CudaChannelFormatDesc
 		extent         CudaExtent
 		numLevels      uint32
-		_              [4]byte
+		_0             [4]byte
 		flags          uint32
-		_              [4]byte
-		_              [1]uint64
+		_1             [4]byte
+		_2             [1]uint64
 		ret            CudaError_t
+		_3             [4]byte
 	}{mipmappedArray: mipmappedArray, desc: desc, extent: extent, numLevels: numLevels, flags: flags}
-	if err := call(symCudaMallocMipmappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetMipmappedArrayLevel returns one level of a mipmapped array as an array.
@@ -927,14 +893,12 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 		levelArray     *CudaArray_t
 		mipmappedArray CudaMipmappedArray_const_t
 		level          uint32
-		_              [4]byte
-		_              [5]uint64
+		_0             [4]byte
+		_1             [5]uint64
 		ret            CudaError_t
+		_2             [4]byte
 	}{levelArray: levelArray, mipmappedArray: mipmappedArray, level: level}
-	if err := call(symCudaGetMipmappedArrayLevel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetMipmappedArrayLevel, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3D_ptds copies a box (width, height and depth) between linear memory and arrays, in any
@@ -950,13 +914,11 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DParms
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
-	if err := call(symCudaMemcpy3D_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3D_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3DPeer_ptds copies a box between memory of two devices.
@@ -971,13 +933,11 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DPeerParms
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
-	if err := call(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3DAsync_ptsz enqueues a copy of a box in a stream.
@@ -993,13 +953,11 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3DPeerAsync_ptsz enqueues a copy of a box between memory of two devices in a stream.
@@ -1015,13 +973,11 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemGetInfo returns the free and the total memory of the calling thread's current device.
@@ -1066,13 +1022,11 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 	args := &struct {
 		free  *uint64
 		total *uint64
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{free: free, total: total}
-	if err := call(symCudaMemGetInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemGetInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaArrayGetInfo returns element type, sizes and flags of an array.
@@ -1108,13 +1062,11 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 		extent *CudaExtent
 		flags  *uint32
 		array  CudaArray_t
-		_      [4]uint64
+		_0     [4]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{desc: desc, extent: extent, flags: flags, array: array}
-	if err := call(symCudaArrayGetInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaArrayGetInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaArrayGetPlane returns one plane of an array with a planar video format as an array, such as
@@ -1146,14 +1098,12 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 		pPlaneArray *CudaArray_t
 		hArray      CudaArray_t
 		planeIdx    uint32
-		_           [4]byte
-		_           [5]uint64
+		_0          [4]byte
+		_1          [5]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
-	if err := call(symCudaArrayGetPlane, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaArrayGetPlane, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaArrayGetMemoryRequirements returns how much memory an array with deferred mapping needs.
@@ -1184,14 +1134,12 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 		memoryRequirements *CudaArrayMemoryRequirements
 		array              CudaArray_t
 		device             int32
-		_                  [4]byte
-		_                  [5]uint64
+		_0                 [4]byte
+		_1                 [5]uint64
 		ret                CudaError_t
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
-	if err := call(symCudaArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMipmappedArrayGetMemoryRequirements returns how much memory a mipmapped array with deferred
@@ -1220,14 +1168,12 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 		memoryRequirements *CudaArrayMemoryRequirements
 		mipmap             CudaMipmappedArray_t
 		device             int32
-		_                  [4]byte
-		_                  [5]uint64
+		_0                 [4]byte
+		_1                 [5]uint64
 		ret                CudaError_t
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
-	if err := call(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaArrayGetSparseProperties returns the tile size and the mip tail of a sparse array.
@@ -1256,13 +1202,11 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		array            CudaArray_t
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, array: array}
-	if err := call(symCudaArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMipmappedArrayGetSparseProperties returns the tile size of a sparse mipmapped array, and the
@@ -1291,13 +1235,11 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		mipmap           CudaMipmappedArray_t
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
-	if err := call(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy_ptds copies bytes between host and device, or within either, and waits unless both
@@ -1316,14 +1258,12 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
-		_     [4]byte
-		_     [4]uint64
+		_0    [4]byte
+		_1    [4]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpy_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyPeer copies memory of one device to memory of another.
@@ -1372,18 +1312,16 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
-		_         [4]byte
+		_0        [4]byte
 		src       unsafe.Pointer
 		srcDevice int32
-		_         [4]byte
+		_1        [4]byte
 		count     uint64
-		_         [3]uint64
+		_2        [3]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count}
-	if err := call(symCudaMemcpyPeer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyPeer, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2D_ptds copies rows between two pitches, and waits unless both ends are in device
@@ -1405,14 +1343,12 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [1]uint64
+		_0     [4]byte
+		_1     [1]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2D_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2D_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DToArray_ptds copies rows of linear memory to a rectangle of an array.
@@ -1434,13 +1370,11 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DFromArray_ptds copies a rectangle of an array to rows of linear memory.
@@ -1462,13 +1396,11 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DArrayToArray_ptds copies a rectangle from one array to another of the same element
@@ -1492,13 +1424,11 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 		width      uint64
 		height     uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
+		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyToSymbol_ptds copies to a __device__ or __constant__ variable of nvcc code in this
@@ -1518,14 +1448,12 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [3]uint64
+		_0     [4]byte
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyFromSymbol_ptds copies from a __device__ or __constant__ variable of nvcc code in this
@@ -1545,14 +1473,12 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [3]uint64
+		_0     [4]byte
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyAsync_ptsz enqueues a copy between host and device, or within either, in a stream.
@@ -1570,15 +1496,13 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 		src    unsafe.Pointer
 		count  uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
-		_      [3]uint64
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyPeerAsync enqueues a copy of memory of one device to memory of another in a stream.
@@ -1626,19 +1550,17 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
-		_         [4]byte
+		_0        [4]byte
 		src       unsafe.Pointer
 		srcDevice int32
-		_         [4]byte
+		_1        [4]byte
 		count     uint64
 		stream    CudaStream_t
-		_         [2]uint64
+		_2        [2]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count, stream: stream}
-	if err := call(symCudaMemcpyPeerAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyPeerAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyBatchAsync_ptsz enqueues a batch of copies, each with attributes, as one operation of a
@@ -1663,11 +1585,9 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 		failIdx   *uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, stream: stream}
-	if err := call(symCudaMemcpyBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3DBatchAsync_ptsz enqueues a batch of copies of boxes, between linear memory and
@@ -1687,13 +1607,11 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fai
 		failIdx *uint64
 		flags   uint64
 		stream  CudaStream_t
-		_       [3]uint64
+		_0      [3]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, stream: stream}
-	if err := call(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DAsync_ptsz enqueues a copy of rows between two pitches in a stream.
@@ -1714,14 +1632,12 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
+		_1     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DToArrayAsync_ptsz enqueues a copy of rows of linear memory to a rectangle of an array
@@ -1744,14 +1660,12 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DToArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DToArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DFromArrayAsync_ptsz enqueues a copy of a rectangle of an array to rows of linear
@@ -1774,14 +1688,12 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DFromArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DFromArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyToSymbolAsync_ptsz enqueues a copy to a __device__ or __constant__ variable of nvcc
@@ -1801,15 +1713,13 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyFromSymbolAsync_ptsz enqueues a copy from a __device__ or __constant__ variable of nvcc
@@ -1829,15 +1739,13 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset_ptds sets bytes of device memory to one value.
@@ -1853,15 +1761,13 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
-		_      [4]byte
+		_0     [4]byte
 		count  uint64
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count}
-	if err := call(symCudaMemset_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset2D_ptds sets rows of bytes, a pitch apart, to one value.
@@ -1878,16 +1784,14 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
-		_      [4]byte
+		_0     [4]byte
 		width  uint64
 		height uint64
-		_      [3]uint64
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
-	if err := call(symCudaMemset2D_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset2D_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset3D_ptds sets a box of bytes inside memory of cudaMalloc3D to one value.
@@ -1903,14 +1807,12 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
-		_             [4]byte
+		_0            [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
-	if err := call(symCudaMemset3D_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset3D_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemsetAsync_ptsz enqueues a memset of bytes in a stream.
@@ -1926,16 +1828,14 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
-		_      [4]byte
+		_0     [4]byte
 		count  uint64
 		stream CudaStream_t
-		_      [4]uint64
+		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
-	if err := call(symCudaMemsetAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemsetAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset2DAsync_ptsz enqueues a memset of rows of bytes, a pitch apart, in a stream.
@@ -1952,17 +1852,15 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
-		_      [4]byte
+		_0     [4]byte
 		width  uint64
 		height uint64
 		stream CudaStream_t
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
-	if err := call(symCudaMemset2DAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset2DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset3DAsync_ptsz enqueues a memset of a box of bytes in a stream.
@@ -1978,15 +1876,13 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
-		_             [4]byte
+		_0            [4]byte
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
-	if err := call(symCudaMemset3DAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset3DAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetSymbolAddress returns the device address of a variable of nvcc code in this program.
@@ -2019,13 +1915,11 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
 		symbol unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{devPtr: devPtr, symbol: symbol}
-	if err := call(symCudaGetSymbolAddress, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetSymbolAddress, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetSymbolSize returns the size of a variable of nvcc code in this program.
@@ -2056,13 +1950,11 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 	args := &struct {
 		size   *uint64
 		symbol unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{size: size, symbol: symbol}
-	if err := call(symCudaGetSymbolSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetSymbolSize, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPrefetchAsync_ptsz enqueues a prefetch in a stream: migrates a range of managed memory to
@@ -2080,15 +1972,13 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, dstDevice in
 		devPtr    unsafe.Pointer
 		count     uint64
 		dstDevice int32
-		_         [4]byte
+		_0        [4]byte
 		stream    CudaStream_t
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, stream: stream}
-	if err := call(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPrefetchAsync_v2_ptsz enqueues a prefetch in a stream: migrates a range of managed memory
@@ -2107,15 +1997,13 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 		count    uint64
 		location CudaMemLocation
 		flags    uint32
-		_        [4]byte
+		_0       [4]byte
 		stream   CudaStream_t
-		_        [3]uint64
+		_1       [3]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
-	if err := call(symCudaMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemAdvise advises the driver how a range of managed memory will be used, so that fewer pages
@@ -2176,16 +2064,14 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 		devPtr unsafe.Pointer
 		count  uint64
 		advice CudaMemoryAdvise
-		_      [4]byte
+		_0     [4]byte
 		device int32
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, device: device}
-	if err := call(symCudaMemAdvise, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemAdvise, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemAdvise_v2 advises the driver how a range of managed memory will be used, so that fewer
@@ -2205,15 +2091,13 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 		devPtr   unsafe.Pointer
 		count    uint64
 		advice   CudaMemoryAdvise
-		_        [4]byte
+		_0       [4]byte
 		location CudaMemLocation
-		_        [4]uint64
+		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
-	if err := call(symCudaMemAdvise_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemAdvise_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemRangeGetAttribute returns the advice in force for a range of managed memory, or the
@@ -2254,16 +2138,14 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 		data      unsafe.Pointer
 		dataSize  uint64
 		attribute CudaMemRangeAttribute
-		_         [4]byte
+		_0        [4]byte
 		devPtr    unsafe.Pointer
 		count     uint64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
-	if err := call(symCudaMemRangeGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemRangeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemRangeGetAttributes returns several attributes of a range of managed memory.
@@ -2301,13 +2183,11 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 		numAttributes uint64
 		devPtr        unsafe.Pointer
 		count         uint64
-		_             [2]uint64
+		_0            [2]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
-	if err := call(symCudaMemRangeGetAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemRangeGetAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy copies bytes between host and device, or within either, and waits unless both ends are
@@ -2367,14 +2247,12 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
-		_     [4]byte
-		_     [4]uint64
+		_0    [4]byte
+		_1    [4]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyToSymbol copies to a __device__ or __constant__ variable of nvcc code in this program.
@@ -2424,14 +2302,12 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [3]uint64
+		_0     [4]byte
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyToSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyToSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyFromSymbol copies from a __device__ or __constant__ variable of nvcc code in this
@@ -2481,14 +2357,12 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [3]uint64
+		_0     [4]byte
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyFromSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyFromSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2D copies rows between two pitches, and waits unless both ends are in device memory.
@@ -2540,14 +2414,12 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [1]uint64
+		_0     [4]byte
+		_1     [1]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DToArray copies rows of linear memory to a rectangle of an array.
@@ -2600,13 +2472,11 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DToArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DToArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DFromArray copies a rectangle of an array to rows of linear memory.
@@ -2659,13 +2529,11 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DFromArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DFromArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DArrayToArray copies a rectangle from one array to another of the same element size.
@@ -2718,13 +2586,11 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 		width      uint64
 		height     uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
+		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DArrayToArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DArrayToArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3D copies a box (width, height and depth) between linear memory and arrays, in any
@@ -2776,13 +2642,11 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DParms
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
-	if err := call(symCudaMemcpy3D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3DPeer copies a box between memory of two devices.
@@ -2823,13 +2687,11 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DPeerParms
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{p: p}
-	if err := call(symCudaMemcpy3DPeer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3DPeer, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyBatchAsync enqueues a batch of copies, each with attributes, as one operation of a
@@ -2892,11 +2754,9 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 		failIdx   *uint64
 		stream    CudaStream_t
 		ret       CudaError_t
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, stream: stream}
-	if err := call(symCudaMemcpyBatchAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyBatchAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3DBatchAsync enqueues a batch of copies of boxes, between linear memory and arrays, as
@@ -2939,13 +2799,11 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 		failIdx *uint64
 		flags   uint64
 		stream  CudaStream_t
-		_       [3]uint64
+		_0      [3]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, stream: stream}
-	if err := call(symCudaMemcpy3DBatchAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3DBatchAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset sets bytes of device memory to one value.
@@ -2989,15 +2847,13 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
-		_      [4]byte
+		_0     [4]byte
 		count  uint64
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count}
-	if err := call(symCudaMemset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset2D sets rows of bytes, a pitch apart, to one value.
@@ -3039,16 +2895,14 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
-		_      [4]byte
+		_0     [4]byte
 		width  uint64
 		height uint64
-		_      [3]uint64
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
-	if err := call(symCudaMemset2D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset2D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset3D sets a box of bytes inside memory of cudaMalloc3D to one value.
@@ -3083,14 +2937,12 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
-		_             [4]byte
+		_0            [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
-	if err := call(symCudaMemset3D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset3D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyAsync enqueues a copy between host and device, or within either, in a stream.
@@ -3152,15 +3004,13 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		src    unsafe.Pointer
 		count  uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
-		_      [3]uint64
+		_1     [3]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyToSymbolAsync enqueues a copy to a __device__ or __constant__ variable of nvcc code in
@@ -3212,15 +3062,13 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToSymbolAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyToSymbolAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyFromSymbolAsync enqueues a copy from a __device__ or __constant__ variable of nvcc code
@@ -3272,15 +3120,13 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DAsync enqueues a copy of rows between two pitches in a stream.
@@ -3332,14 +3178,12 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
+		_1     [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DToArrayAsync enqueues a copy of rows of linear memory to a rectangle of an array in a
@@ -3394,14 +3238,12 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DToArrayAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DToArrayAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy2DFromArrayAsync enqueues a copy of a rectangle of an array to rows of linear memory in
@@ -3456,14 +3298,12 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
+		_1      [4]byte
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DFromArrayAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy2DFromArrayAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3DAsync enqueues a copy of a box in a stream.
@@ -3511,13 +3351,11 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3DAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpy3DPeerAsync enqueues a copy of a box between memory of two devices in a stream.
@@ -3559,13 +3397,11 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DPeerAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpy3DPeerAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemsetAsync enqueues a memset of bytes in a stream.
@@ -3611,16 +3447,14 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
-		_      [4]byte
+		_0     [4]byte
 		count  uint64
 		stream CudaStream_t
-		_      [4]uint64
+		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
-	if err := call(symCudaMemsetAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemsetAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset2DAsync enqueues a memset of rows of bytes, a pitch apart, in a stream.
@@ -3667,17 +3501,15 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
-		_      [4]byte
+		_0     [4]byte
 		width  uint64
 		height uint64
 		stream CudaStream_t
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
-	if err := call(symCudaMemset2DAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset2DAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemset3DAsync enqueues a memset of a box of bytes in a stream.
@@ -3713,15 +3545,13 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
-		_             [4]byte
+		_0            [4]byte
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
+		_1            [4]byte
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
-	if err := call(symCudaMemset3DAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemset3DAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPrefetchAsync enqueues a prefetch in a stream: migrates a range of managed memory to a
@@ -3774,15 +3604,13 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, 
 		devPtr    unsafe.Pointer
 		count     uint64
 		dstDevice int32
-		_         [4]byte
+		_0        [4]byte
 		stream    CudaStream_t
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, stream: stream}
-	if err := call(symCudaMemPrefetchAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPrefetchAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPrefetchAsync_v2 enqueues a prefetch in a stream: migrates a range of managed memory to a
@@ -3805,13 +3633,11 @@ func CudaMemPrefetchAsync_v2(devPtr unsafe.Pointer, count uint64, location CudaM
 		count    uint64
 		location CudaMemLocation
 		flags    uint32
-		_        [4]byte
+		_0       [4]byte
 		stream   CudaStream_t
-		_        [3]uint64
+		_1       [3]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
-	if err := call(symCudaMemPrefetchAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPrefetchAsync_v2, unsafe.Pointer(args), &args.ret)
 }

@@ -19,13 +19,11 @@ func CudaMallocAsync_ptsz(devPtr *unsafe.Pointer, size uint64, hStream CudaStrea
 		devPtr  *unsafe.Pointer
 		size    uint64
 		hStream CudaStream_t
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{devPtr: devPtr, size: size, hStream: hStream}
-	if err := call(symCudaMallocAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFreeAsync_ptsz frees memory in stream order.
@@ -41,13 +39,11 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	args := &struct {
 		devPtr  unsafe.Pointer
 		hStream CudaStream_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{devPtr: devPtr, hStream: hStream}
-	if err := call(symCudaFreeAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFreeAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolTrimTo releases unused memory of a pool to the system, down to a given amount.
@@ -88,13 +84,11 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 	args := &struct {
 		memPool        CudaMemPool_t
 		minBytesToKeep uint64
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{memPool: memPool, minBytesToKeep: minBytesToKeep}
-	if err := call(symCudaMemPoolTrimTo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolTrimTo, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolSetAttribute sets a pool's release threshold or a rule of reuse, or resets a
@@ -133,15 +127,13 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 	args := &struct {
 		memPool CudaMemPool_t
 		attr    CudaMemPoolAttr
-		_       [4]byte
+		_0      [4]byte
 		value   unsafe.Pointer
-		_       [5]uint64
+		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{memPool: memPool, attr: attr, value: value}
-	if err := call(symCudaMemPoolSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolGetAttribute returns an attribute of a pool: a property or a statistic.
@@ -179,15 +171,13 @@ func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 	args := &struct {
 		memPool CudaMemPool_t
 		attr    CudaMemPoolAttr
-		_       [4]byte
+		_0      [4]byte
 		value   unsafe.Pointer
-		_       [5]uint64
+		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{memPool: memPool, attr: attr, value: value}
-	if err := call(symCudaMemPoolGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolSetAccess gives other devices access to a pool's memory, or takes it away.
@@ -230,13 +220,11 @@ func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, co
 		memPool  CudaMemPool_t
 		descList *CudaMemAccessDesc
 		count    uint64
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{memPool: memPool, descList: descList, count: count}
-	if err := call(symCudaMemPoolSetAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolSetAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolGetAccess returns the access rights of a device, or of the host, to a pool's memory.
@@ -268,13 +256,11 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 		flags    *CudaMemAccessFlags
 		memPool  CudaMemPool_t
 		location *CudaMemLocation
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{flags: flags, memPool: memPool, location: location}
-	if err := call(symCudaMemPoolGetAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolGetAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolCreate creates a memory pool.
@@ -326,13 +312,11 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 	args := &struct {
 		memPool   *CudaMemPool_t
 		poolProps *CudaMemPoolProps
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{memPool: memPool, poolProps: poolProps}
-	if err := call(symCudaMemPoolCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolDestroy destroys a pool, once the last of its memory is freed.
@@ -368,13 +352,11 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
 	args := &struct {
 		memPool CudaMemPool_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{memPool: memPool}
-	if err := call(symCudaMemPoolDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMallocFromPoolAsync_ptsz allocates memory from a given pool, in stream order.
@@ -392,13 +374,11 @@ func CudaMallocFromPoolAsync_ptsz(ptr *unsafe.Pointer, size uint64, memPool Cuda
 		size    uint64
 		memPool CudaMemPool_t
 		stream  CudaStream_t
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{ptr: ptr, size: size, memPool: memPool, stream: stream}
-	if err := call(symCudaMallocFromPoolAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocFromPoolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolExportToShareableHandle exports a pool as a handle, with which another process can
@@ -441,16 +421,14 @@ func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool 
 		shareableHandle unsafe.Pointer
 		memPool         CudaMemPool_t
 		handleType      CudaMemAllocationHandleType
-		_               [4]byte
+		_0              [4]byte
 		flags           uint32
-		_               [4]byte
-		_               [4]uint64
+		_1              [4]byte
+		_2              [4]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{shareableHandle: shareableHandle, memPool: memPool, handleType: handleType, flags: flags}
-	if err := call(symCudaMemPoolExportToShareableHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolExportToShareableHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolImportFromShareableHandle imports a pool of another process.
@@ -494,16 +472,14 @@ func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandl
 		memPool         *CudaMemPool_t
 		shareableHandle unsafe.Pointer
 		handleType      CudaMemAllocationHandleType
-		_               [4]byte
+		_0              [4]byte
 		flags           uint32
-		_               [4]byte
-		_               [4]uint64
+		_1              [4]byte
+		_2              [4]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{memPool: memPool, shareableHandle: shareableHandle, handleType: handleType, flags: flags}
-	if err := call(symCudaMemPoolImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolImportFromShareableHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolExportPointer exports one allocation of a shared pool as 64 bytes of data, for another
@@ -539,13 +515,11 @@ func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.P
 	args := &struct {
 		exportData *CudaMemPoolPtrExportData
 		ptr        unsafe.Pointer
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{exportData: exportData, ptr: ptr}
-	if err := call(symCudaMemPoolExportPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolExportPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemPoolImportPointer imports an allocation of another process's pool.
@@ -584,13 +558,11 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 		ptr        *unsafe.Pointer
 		memPool    CudaMemPool_t
 		exportData *CudaMemPoolPtrExportData
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{ptr: ptr, memPool: memPool, exportData: exportData}
-	if err := call(symCudaMemPoolImportPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemPoolImportPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMallocAsync allocates memory from the current pool of the stream's device, in stream order.
@@ -652,13 +624,11 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 		devPtr  *unsafe.Pointer
 		size    uint64
 		hStream CudaStream_t
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{devPtr: devPtr, size: size, hStream: hStream}
-	if err := call(symCudaMallocAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaFreeAsync frees memory in stream order.
@@ -706,13 +676,11 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	args := &struct {
 		devPtr  unsafe.Pointer
 		hStream CudaStream_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{devPtr: devPtr, hStream: hStream}
-	if err := call(symCudaFreeAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFreeAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMallocFromPoolAsync allocates memory from a given pool, in stream order.
@@ -760,11 +728,9 @@ func CudaMallocFromPoolAsync(ptr *unsafe.Pointer, size uint64, memPool CudaMemPo
 		size    uint64
 		memPool CudaMemPool_t
 		stream  CudaStream_t
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{ptr: ptr, size: size, memPool: memPool, stream: stream}
-	if err := call(symCudaMallocFromPoolAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMallocFromPoolAsync, unsafe.Pointer(args), &args.ret)
 }

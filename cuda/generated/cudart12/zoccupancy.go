@@ -48,15 +48,13 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 		numBlocks       *int32
 		func_           unsafe.Pointer
 		blockSize       int32
-		_               [4]byte
+		_0              [4]byte
 		dynamicSMemSize uint64
-		_               [4]uint64
+		_1              [4]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize}
-	if err := call(symCudaOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaOccupancyAvailableDynamicSMemPerBlock computes how much dynamic shared memory each block may
@@ -88,16 +86,14 @@ func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ un
 		dynamicSmemSize *uint64
 		func_           unsafe.Pointer
 		numBlocks       int32
-		_               [4]byte
+		_0              [4]byte
 		blockSize       int32
-		_               [4]byte
-		_               [4]uint64
+		_1              [4]byte
+		_2              [4]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{dynamicSmemSize: dynamicSmemSize, func_: func_, numBlocks: numBlocks, blockSize: blockSize}
-	if err := call(symCudaOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags computes how many blocks of a kernel can
@@ -136,17 +132,15 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 		numBlocks       *int32
 		func_           unsafe.Pointer
 		blockSize       int32
-		_               [4]byte
+		_0              [4]byte
 		dynamicSMemSize uint64
 		flags           uint32
-		_               [4]byte
-		_               [3]uint64
+		_1              [4]byte
+		_2              [3]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize, flags: flags}
-	if err := call(symCudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaOccupancyMaxPotentialClusterSize computes the largest cluster with which a kernel can be
@@ -186,13 +180,11 @@ func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Point
 		clusterSize  *int32
 		func_        unsafe.Pointer
 		launchConfig *CudaLaunchConfig_t
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{clusterSize: clusterSize, func_: func_, launchConfig: launchConfig}
-	if err := call(symCudaOccupancyMaxPotentialClusterSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaOccupancyMaxPotentialClusterSize, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaOccupancyMaxActiveClusters computes how many clusters of a launch could be resident on the
@@ -235,11 +227,9 @@ func CudaOccupancyMaxActiveClusters(numClusters *int32, func_ unsafe.Pointer, la
 		numClusters  *int32
 		func_        unsafe.Pointer
 		launchConfig *CudaLaunchConfig_t
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{numClusters: numClusters, func_: func_, launchConfig: launchConfig}
-	if err := call(symCudaOccupancyMaxActiveClusters, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaOccupancyMaxActiveClusters, unsafe.Pointer(args), &args.ret)
 }

@@ -32,14 +32,12 @@ import "unsafe"
 func CudaGLSetGLDevice(device int32) error {
 	args := &struct {
 		device int32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{device: device}
-	if err := call(symCudaGLSetGLDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLSetGLDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGLRegisterBufferObject registers a buffer object of OpenGL by its name alone.
@@ -71,14 +69,12 @@ func CudaGLSetGLDevice(device int32) error {
 func CudaGLRegisterBufferObject(bufObj uint32) error {
 	args := &struct {
 		bufObj uint32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{bufObj: bufObj}
-	if err := call(symCudaGLRegisterBufferObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLRegisterBufferObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGLMapBufferObject gives CUDA the use of a registered buffer object, and tells its address.
@@ -111,14 +107,12 @@ func CudaGLMapBufferObject(devPtr *unsafe.Pointer, bufObj uint32) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
 		bufObj uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, bufObj: bufObj}
-	if err := call(symCudaGLMapBufferObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLMapBufferObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGLUnmapBufferObject gives a mapped buffer object back to OpenGL.
@@ -149,14 +143,12 @@ func CudaGLMapBufferObject(devPtr *unsafe.Pointer, bufObj uint32) error {
 func CudaGLUnmapBufferObject(bufObj uint32) error {
 	args := &struct {
 		bufObj uint32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{bufObj: bufObj}
-	if err := call(symCudaGLUnmapBufferObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLUnmapBufferObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGLUnregisterBufferObject ends CUDA's connection to a buffer object that was registered by its
@@ -186,14 +178,12 @@ func CudaGLUnmapBufferObject(bufObj uint32) error {
 func CudaGLUnregisterBufferObject(bufObj uint32) error {
 	args := &struct {
 		bufObj uint32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{bufObj: bufObj}
-	if err := call(symCudaGLUnregisterBufferObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLUnregisterBufferObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGLSetBufferObjectMapFlags promises how kernels will use a buffer object from its next mapping
@@ -226,16 +216,14 @@ func CudaGLUnregisterBufferObject(bufObj uint32) error {
 func CudaGLSetBufferObjectMapFlags(bufObj uint32, flags CudaGLMapFlags) error {
 	args := &struct {
 		bufObj uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CudaGLMapFlags
-		_      [4]byte
-		_      [6]uint64
+		_1     [4]byte
+		_2     [6]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{bufObj: bufObj, flags: flags}
-	if err := call(symCudaGLSetBufferObjectMapFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLSetBufferObjectMapFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGLMapBufferObjectAsync gives CUDA the use of a registered buffer object in a stream, and
@@ -274,15 +262,13 @@ func CudaGLMapBufferObjectAsync(devPtr *unsafe.Pointer, bufObj uint32, stream Cu
 	args := &struct {
 		devPtr *unsafe.Pointer
 		bufObj uint32
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{devPtr: devPtr, bufObj: bufObj, stream: stream}
-	if err := call(symCudaGLMapBufferObjectAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLMapBufferObjectAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGLUnmapBufferObjectAsync gives a mapped buffer object back to OpenGL, after the work of a
@@ -319,13 +305,11 @@ func CudaGLMapBufferObjectAsync(devPtr *unsafe.Pointer, bufObj uint32, stream Cu
 func CudaGLUnmapBufferObjectAsync(bufObj uint32, stream CudaStream_t) error {
 	args := &struct {
 		bufObj uint32
-		_      [4]byte
+		_0     [4]byte
 		stream CudaStream_t
-		_      [6]uint64
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{bufObj: bufObj, stream: stream}
-	if err := call(symCudaGLUnmapBufferObjectAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLUnmapBufferObjectAsync, unsafe.Pointer(args), &args.ret)
 }

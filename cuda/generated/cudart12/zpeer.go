@@ -40,16 +40,14 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 	args := &struct {
 		canAccessPeer *int32
 		device        int32
-		_             [4]byte
+		_0            [4]byte
 		peerDevice    int32
-		_             [4]byte
-		_             [5]uint64
+		_1            [4]byte
+		_2            [5]uint64
 		ret           CudaError_t
+		_3            [4]byte
 	}{canAccessPeer: canAccessPeer, device: device, peerDevice: peerDevice}
-	if err := call(symCudaDeviceCanAccessPeer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceCanAccessPeer, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceEnablePeerAccess lets kernels and copies of the current device use memory that was and
@@ -90,16 +88,14 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 	args := &struct {
 		peerDevice int32
-		_          [4]byte
+		_0         [4]byte
 		flags      uint32
-		_          [4]byte
-		_          [6]uint64
+		_1         [4]byte
+		_2         [6]uint64
 		ret        CudaError_t
+		_3         [4]byte
 	}{peerDevice: peerDevice, flags: flags}
-	if err := call(symCudaDeviceEnablePeerAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceEnablePeerAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceDisablePeerAccess closes another device's memory to kernels and copies of the current
@@ -133,12 +129,10 @@ func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 func CudaDeviceDisablePeerAccess(peerDevice int32) error {
 	args := &struct {
 		peerDevice int32
-		_          [4]byte
-		_          [7]uint64
+		_0         [4]byte
+		_1         [7]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{peerDevice: peerDevice}
-	if err := call(symCudaDeviceDisablePeerAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceDisablePeerAccess, unsafe.Pointer(args), &args.ret)
 }

@@ -26,13 +26,11 @@ func CudaGetChannelDesc(desc *CudaChannelFormatDesc, array CudaArray_const_t) er
 	args := &struct {
 		desc  *CudaChannelFormatDesc
 		array CudaArray_const_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{desc: desc, array: array}
-	if err := call(symCudaGetChannelDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetChannelDesc, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaCreateChannelDesc puts an element format together from the bits of its channels and their
@@ -60,22 +58,21 @@ func CudaGetChannelDesc(desc *CudaChannelFormatDesc, array CudaArray_const_t) er
 func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelFormatKind) (CudaChannelFormatDesc, error) {
 	args := &struct {
 		x   int32
-		_   [4]byte
+		_0  [4]byte
 		y   int32
-		_   [4]byte
+		_1  [4]byte
 		z   int32
-		_   [4]byte
+		_2  [4]byte
 		w   int32
-		_   [4]byte
+		_3  [4]byte
 		f   CudaChannelFormatKind
-		_   [4]byte
-		_   [3]uint64
+		_4  [4]byte
+		_5  [3]uint64
 		ret CudaChannelFormatDesc
+		_6  [4]byte
 	}{x: x, y: y, z: z, w: w, f: f}
-	if err := call(symCudaCreateChannelDesc, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCudaCreateChannelDesc, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CudaCreateTextureObject makes a texture object on the current device, through which kernels read
@@ -116,13 +113,11 @@ func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaReso
 		pResDesc     *CudaResourceDesc
 		pTexDesc     *CudaTextureDesc
 		pResViewDesc *CudaResourceViewDesc
-		_            [4]uint64
+		_0           [4]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pTexObject: pTexObject, pResDesc: pResDesc, pTexDesc: pTexDesc, pResViewDesc: pResViewDesc}
-	if err := call(symCudaCreateTextureObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaCreateTextureObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDestroyTextureObject frees a texture object, when no kernel reads through it any more; the
@@ -147,13 +142,11 @@ func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaReso
 func CudaDestroyTextureObject(texObject CudaTextureObject_t) error {
 	args := &struct {
 		texObject CudaTextureObject_t
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{texObject: texObject}
-	if err := call(symCudaDestroyTextureObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDestroyTextureObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetTextureObjectResourceDesc tells which array or memory was given to a texture object at its
@@ -180,13 +173,11 @@ func CudaGetTextureObjectResourceDesc(pResDesc *CudaResourceDesc, texObject Cuda
 	args := &struct {
 		pResDesc  *CudaResourceDesc
 		texObject CudaTextureObject_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{pResDesc: pResDesc, texObject: texObject}
-	if err := call(symCudaGetTextureObjectResourceDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetTextureObjectResourceDesc, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetTextureObjectTextureDesc tells how a texture object addresses, filters and converts.
@@ -212,13 +203,11 @@ func CudaGetTextureObjectTextureDesc(pTexDesc *CudaTextureDesc, texObject CudaTe
 	args := &struct {
 		pTexDesc  *CudaTextureDesc
 		texObject CudaTextureObject_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{pTexDesc: pTexDesc, texObject: texObject}
-	if err := call(symCudaGetTextureObjectTextureDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetTextureObjectTextureDesc, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetTextureObjectResourceViewDesc tells to which format, levels and layers a texture object's
@@ -246,11 +235,9 @@ func CudaGetTextureObjectResourceViewDesc(pResViewDesc *CudaResourceViewDesc, te
 	args := &struct {
 		pResViewDesc *CudaResourceViewDesc
 		texObject    CudaTextureObject_t
-		_            [6]uint64
+		_0           [6]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pResViewDesc: pResViewDesc, texObject: texObject}
-	if err := call(symCudaGetTextureObjectResourceViewDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetTextureObjectResourceViewDesc, unsafe.Pointer(args), &args.ret)
 }

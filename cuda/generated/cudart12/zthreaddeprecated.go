@@ -24,13 +24,11 @@ import "unsafe"
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadExit() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaThreadExit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaThreadExit, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaThreadSynchronize waits for all work on the current device, not only for that of the calling
@@ -60,13 +58,11 @@ func CudaThreadExit() error {
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadSynchronize() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaThreadSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaThreadSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaThreadSetLimit sets a limit of the current device for all threads of the process.
@@ -93,15 +89,13 @@ func CudaThreadSynchronize() error {
 func CudaThreadSetLimit(limit CudaLimit, value uint64) error {
 	args := &struct {
 		limit CudaLimit
-		_     [4]byte
+		_0    [4]byte
 		value uint64
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{limit: limit, value: value}
-	if err := call(symCudaThreadSetLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaThreadSetLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaThreadGetLimit reads a limit of the current device, the same that [CudaDeviceGetLimit] reads,
@@ -128,14 +122,12 @@ func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
 	args := &struct {
 		pValue *uint64
 		limit  CudaLimit
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{pValue: pValue, limit: limit}
-	if err := call(symCudaThreadGetLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaThreadGetLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaThreadGetCacheConfig reads the current device's preference between L1 and shared memory, a
@@ -158,13 +150,11 @@ func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
 func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	args := &struct {
 		pCacheConfig *CudaFuncCache
-		_            [7]uint64
+		_0           [7]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pCacheConfig: pCacheConfig}
-	if err := call(symCudaThreadGetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaThreadGetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaThreadSetCacheConfig states the preference between L1 and shared memory for the current
@@ -187,12 +177,10 @@ func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 func CudaThreadSetCacheConfig(cacheConfig CudaFuncCache) error {
 	args := &struct {
 		cacheConfig CudaFuncCache
-		_           [4]byte
-		_           [7]uint64
+		_0          [4]byte
+		_1          [7]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{cacheConfig: cacheConfig}
-	if err := call(symCudaThreadSetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaThreadSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }

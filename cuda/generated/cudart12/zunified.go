@@ -37,11 +37,9 @@ func CudaPointerGetAttributes(attributes *CudaPointerAttributes, ptr unsafe.Poin
 	args := &struct {
 		attributes *CudaPointerAttributes
 		ptr        unsafe.Pointer
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{attributes: attributes, ptr: ptr}
-	if err := call(symCudaPointerGetAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaPointerGetAttributes, unsafe.Pointer(args), &args.ret)
 }

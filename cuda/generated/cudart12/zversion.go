@@ -37,13 +37,11 @@ import "unsafe"
 func CudaDriverGetVersion(driverVersion *int32) error {
 	args := &struct {
 		driverVersion *int32
-		_             [7]uint64
+		_0            [7]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{driverVersion: driverVersion}
-	if err := call(symCudaDriverGetVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDriverGetVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaRuntimeGetVersion tells the version of the runtime library that was opened, as 1000 times the
@@ -73,11 +71,9 @@ func CudaDriverGetVersion(driverVersion *int32) error {
 func CudaRuntimeGetVersion(runtimeVersion *int32) error {
 	args := &struct {
 		runtimeVersion *int32
-		_              [7]uint64
+		_0             [7]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{runtimeVersion: runtimeVersion}
-	if err := call(symCudaRuntimeGetVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaRuntimeGetVersion, unsafe.Pointer(args), &args.ret)
 }

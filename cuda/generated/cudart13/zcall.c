@@ -13,2652 +13,572 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_cudaDeviceReset(void *fn, void *args)
+static void words0_4(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceReset *s = args;
-	s->ret = ((fn_cudaDeviceReset)fn)();
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(void))fn)();
 }
-static void t_cudaDeviceSynchronize(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceSynchronize *s = args;
-	s->ret = ((fn_cudaDeviceSynchronize)fn)();
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_cudaDeviceSetLimit(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceSetLimit *s = args;
-	s->ret = ((fn_cudaDeviceSetLimit)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_cudaDeviceGetLimit(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceGetLimit *s = args;
-	s->ret = ((fn_cudaDeviceGetLimit)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cudaDeviceGetTexture1DLinearMaxWidth(void *fn, void *args)
+static void t_cudaIpcOpenEventHandle(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceGetTexture1DLinearMaxWidth *s = args;
-	s->ret = ((fn_cudaDeviceGetTexture1DLinearMaxWidth)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaDeviceGetCacheConfig(void *fn, void *args)
-{
-	struct args_cudaDeviceGetCacheConfig *s = args;
-	s->ret = ((fn_cudaDeviceGetCacheConfig)fn)(s->p0);
-}
-static void t_cudaDeviceGetStreamPriorityRange(void *fn, void *args)
-{
-	struct args_cudaDeviceGetStreamPriorityRange *s = args;
-	s->ret = ((fn_cudaDeviceGetStreamPriorityRange)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceSetCacheConfig(void *fn, void *args)
-{
-	struct args_cudaDeviceSetCacheConfig *s = args;
-	s->ret = ((fn_cudaDeviceSetCacheConfig)fn)(s->p0);
-}
-static void t_cudaDeviceGetByPCIBusId(void *fn, void *args)
-{
-	struct args_cudaDeviceGetByPCIBusId *s = args;
-	s->ret = ((fn_cudaDeviceGetByPCIBusId)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceGetPCIBusId(void *fn, void *args)
-{
-	struct args_cudaDeviceGetPCIBusId *s = args;
-	s->ret = ((fn_cudaDeviceGetPCIBusId)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaIpcGetEventHandle(void *fn, void *args)
-{
-	struct args_cudaIpcGetEventHandle *s = args;
-	s->ret = ((fn_cudaIpcGetEventHandle)fn)(s->p0, s->p1);
-}
-static void t_cudaIpcOpenEventHandle(void *fn, void *args)
-{
-	struct args_cudaIpcOpenEventHandle *s = args;
+	struct args_cudaIpcOpenEventHandle *s = (void *)words;
 	s->ret = ((fn_cudaIpcOpenEventHandle)fn)(s->p0, s->p1);
 }
-static void t_cudaIpcGetMemHandle(void *fn, void *args)
+static void t_cudaIpcOpenMemHandle(void *fn, uint64_t *words)
 {
-	struct args_cudaIpcGetMemHandle *s = args;
-	s->ret = ((fn_cudaIpcGetMemHandle)fn)(s->p0, s->p1);
-}
-static void t_cudaIpcOpenMemHandle(void *fn, void *args)
-{
-	struct args_cudaIpcOpenMemHandle *s = args;
+	struct args_cudaIpcOpenMemHandle *s = (void *)words;
 	s->ret = ((fn_cudaIpcOpenMemHandle)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cudaIpcCloseMemHandle(void *fn, void *args)
+static void words4_4(void *fn, uint64_t *words)
 {
-	struct args_cudaIpcCloseMemHandle *s = args;
-	s->ret = ((fn_cudaIpcCloseMemHandle)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3]);
 }
-static void t_cudaDeviceFlushGPUDirectRDMAWrites(void *fn, void *args)
+static void words1_8(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceFlushGPUDirectRDMAWrites *s = args;
-	s->ret = ((fn_cudaDeviceFlushGPUDirectRDMAWrites)fn)(s->p0, s->p1);
+	*(uint64_t *)(words + 8) = ((uint64_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cudaDeviceRegisterAsyncNotification(void *fn, void *args)
+static void words5_4(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceRegisterAsyncNotification *s = args;
-	s->ret = ((fn_cudaDeviceRegisterAsyncNotification)fn)(s->p0, s->p1, s->p2, s->p3);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4]);
 }
-static void t_cudaDeviceUnregisterAsyncNotification(void *fn, void *args)
+static void words6_4(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceUnregisterAsyncNotification *s = args;
-	s->ret = ((fn_cudaDeviceUnregisterAsyncNotification)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5]);
 }
-static void t_cudaDeviceGetSharedMemConfig(void *fn, void *args)
+static void words7_4(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceGetSharedMemConfig *s = args;
-	s->ret = ((fn_cudaDeviceGetSharedMemConfig)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6]);
 }
-static void t_cudaDeviceSetSharedMemConfig(void *fn, void *args)
+static void t_cudaLaunchKernel_ptsz(void *fn, uint64_t *words)
 {
-	struct args_cudaDeviceSetSharedMemConfig *s = args;
-	s->ret = ((fn_cudaDeviceSetSharedMemConfig)fn)(s->p0);
-}
-static void t_cudaGetLastError(void *fn, void *args)
-{
-	struct args_cudaGetLastError *s = args;
-	s->ret = ((fn_cudaGetLastError)fn)();
-}
-static void t_cudaPeekAtLastError(void *fn, void *args)
-{
-	struct args_cudaPeekAtLastError *s = args;
-	s->ret = ((fn_cudaPeekAtLastError)fn)();
-}
-static void t_cudaGetErrorName(void *fn, void *args)
-{
-	struct args_cudaGetErrorName *s = args;
-	s->ret = ((fn_cudaGetErrorName)fn)(s->p0);
-}
-static void t_cudaGetErrorString(void *fn, void *args)
-{
-	struct args_cudaGetErrorString *s = args;
-	s->ret = ((fn_cudaGetErrorString)fn)(s->p0);
-}
-static void t_cudaGetDeviceCount(void *fn, void *args)
-{
-	struct args_cudaGetDeviceCount *s = args;
-	s->ret = ((fn_cudaGetDeviceCount)fn)(s->p0);
-}
-static void t_cudaGetDeviceProperties(void *fn, void *args)
-{
-	struct args_cudaGetDeviceProperties *s = args;
-	s->ret = ((fn_cudaGetDeviceProperties)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceGetAttribute(void *fn, void *args)
-{
-	struct args_cudaDeviceGetAttribute *s = args;
-	s->ret = ((fn_cudaDeviceGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaDeviceGetHostAtomicCapabilities(void *fn, void *args)
-{
-	struct args_cudaDeviceGetHostAtomicCapabilities *s = args;
-	s->ret = ((fn_cudaDeviceGetHostAtomicCapabilities)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaDeviceGetDefaultMemPool(void *fn, void *args)
-{
-	struct args_cudaDeviceGetDefaultMemPool *s = args;
-	s->ret = ((fn_cudaDeviceGetDefaultMemPool)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceSetMemPool(void *fn, void *args)
-{
-	struct args_cudaDeviceSetMemPool *s = args;
-	s->ret = ((fn_cudaDeviceSetMemPool)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceGetMemPool(void *fn, void *args)
-{
-	struct args_cudaDeviceGetMemPool *s = args;
-	s->ret = ((fn_cudaDeviceGetMemPool)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceGetNvSciSyncAttributes(void *fn, void *args)
-{
-	struct args_cudaDeviceGetNvSciSyncAttributes *s = args;
-	s->ret = ((fn_cudaDeviceGetNvSciSyncAttributes)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaDeviceGetP2PAttribute(void *fn, void *args)
-{
-	struct args_cudaDeviceGetP2PAttribute *s = args;
-	s->ret = ((fn_cudaDeviceGetP2PAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaDeviceGetP2PAtomicCapabilities(void *fn, void *args)
-{
-	struct args_cudaDeviceGetP2PAtomicCapabilities *s = args;
-	s->ret = ((fn_cudaDeviceGetP2PAtomicCapabilities)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaChooseDevice(void *fn, void *args)
-{
-	struct args_cudaChooseDevice *s = args;
-	s->ret = ((fn_cudaChooseDevice)fn)(s->p0, s->p1);
-}
-static void t_cudaInitDevice(void *fn, void *args)
-{
-	struct args_cudaInitDevice *s = args;
-	s->ret = ((fn_cudaInitDevice)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaSetDevice(void *fn, void *args)
-{
-	struct args_cudaSetDevice *s = args;
-	s->ret = ((fn_cudaSetDevice)fn)(s->p0);
-}
-static void t_cudaGetDevice(void *fn, void *args)
-{
-	struct args_cudaGetDevice *s = args;
-	s->ret = ((fn_cudaGetDevice)fn)(s->p0);
-}
-static void t_cudaSetValidDevices(void *fn, void *args)
-{
-	struct args_cudaSetValidDevices *s = args;
-	s->ret = ((fn_cudaSetValidDevices)fn)(s->p0, s->p1);
-}
-static void t_cudaSetDeviceFlags(void *fn, void *args)
-{
-	struct args_cudaSetDeviceFlags *s = args;
-	s->ret = ((fn_cudaSetDeviceFlags)fn)(s->p0);
-}
-static void t_cudaGetDeviceFlags(void *fn, void *args)
-{
-	struct args_cudaGetDeviceFlags *s = args;
-	s->ret = ((fn_cudaGetDeviceFlags)fn)(s->p0);
-}
-static void t_cudaStreamCreate(void *fn, void *args)
-{
-	struct args_cudaStreamCreate *s = args;
-	s->ret = ((fn_cudaStreamCreate)fn)(s->p0);
-}
-static void t_cudaStreamCreateWithFlags(void *fn, void *args)
-{
-	struct args_cudaStreamCreateWithFlags *s = args;
-	s->ret = ((fn_cudaStreamCreateWithFlags)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamCreateWithPriority(void *fn, void *args)
-{
-	struct args_cudaStreamCreateWithPriority *s = args;
-	s->ret = ((fn_cudaStreamCreateWithPriority)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaStreamGetPriority_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamGetPriority_ptsz *s = args;
-	s->ret = ((fn_cudaStreamGetPriority_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetFlags_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamGetFlags_ptsz *s = args;
-	s->ret = ((fn_cudaStreamGetFlags_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetId_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamGetId_ptsz *s = args;
-	s->ret = ((fn_cudaStreamGetId_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetDevice_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamGetDevice_ptsz *s = args;
-	s->ret = ((fn_cudaStreamGetDevice_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaCtxResetPersistingL2Cache(void *fn, void *args)
-{
-	struct args_cudaCtxResetPersistingL2Cache *s = args;
-	s->ret = ((fn_cudaCtxResetPersistingL2Cache)fn)();
-}
-static void t_cudaStreamCopyAttributes_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamCopyAttributes_ptsz *s = args;
-	s->ret = ((fn_cudaStreamCopyAttributes_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetAttribute_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamGetAttribute_ptsz *s = args;
-	s->ret = ((fn_cudaStreamGetAttribute_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaStreamSetAttribute_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamSetAttribute_ptsz *s = args;
-	s->ret = ((fn_cudaStreamSetAttribute_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaStreamDestroy(void *fn, void *args)
-{
-	struct args_cudaStreamDestroy *s = args;
-	s->ret = ((fn_cudaStreamDestroy)fn)(s->p0);
-}
-static void t_cudaStreamWaitEvent_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamWaitEvent_ptsz *s = args;
-	s->ret = ((fn_cudaStreamWaitEvent_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaStreamAddCallback_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamAddCallback_ptsz *s = args;
-	s->ret = ((fn_cudaStreamAddCallback_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaStreamSynchronize_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamSynchronize_ptsz *s = args;
-	s->ret = ((fn_cudaStreamSynchronize_ptsz)fn)(s->p0);
-}
-static void t_cudaStreamQuery_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamQuery_ptsz *s = args;
-	s->ret = ((fn_cudaStreamQuery_ptsz)fn)(s->p0);
-}
-static void t_cudaStreamAttachMemAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamAttachMemAsync_ptsz *s = args;
-	s->ret = ((fn_cudaStreamAttachMemAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaStreamBeginCapture_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamBeginCapture_ptsz *s = args;
-	s->ret = ((fn_cudaStreamBeginCapture_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamBeginRecaptureToGraph_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamBeginRecaptureToGraph_ptsz *s = args;
-	s->ret = ((fn_cudaStreamBeginRecaptureToGraph_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaStreamBeginCaptureToGraph_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamBeginCaptureToGraph_ptsz *s = args;
-	s->ret = ((fn_cudaStreamBeginCaptureToGraph_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaThreadExchangeStreamCaptureMode(void *fn, void *args)
-{
-	struct args_cudaThreadExchangeStreamCaptureMode *s = args;
-	s->ret = ((fn_cudaThreadExchangeStreamCaptureMode)fn)(s->p0);
-}
-static void t_cudaStreamEndCapture_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamEndCapture_ptsz *s = args;
-	s->ret = ((fn_cudaStreamEndCapture_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamIsCapturing_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamIsCapturing_ptsz *s = args;
-	s->ret = ((fn_cudaStreamIsCapturing_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetCaptureInfo_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamGetCaptureInfo_ptsz *s = args;
-	s->ret = ((fn_cudaStreamGetCaptureInfo_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaStreamUpdateCaptureDependencies_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamUpdateCaptureDependencies_ptsz *s = args;
-	s->ret = ((fn_cudaStreamUpdateCaptureDependencies_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaEventCreate(void *fn, void *args)
-{
-	struct args_cudaEventCreate *s = args;
-	s->ret = ((fn_cudaEventCreate)fn)(s->p0);
-}
-static void t_cudaEventCreateWithFlags(void *fn, void *args)
-{
-	struct args_cudaEventCreateWithFlags *s = args;
-	s->ret = ((fn_cudaEventCreateWithFlags)fn)(s->p0, s->p1);
-}
-static void t_cudaEventRecord_ptsz(void *fn, void *args)
-{
-	struct args_cudaEventRecord_ptsz *s = args;
-	s->ret = ((fn_cudaEventRecord_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaEventRecordWithFlags_ptsz(void *fn, void *args)
-{
-	struct args_cudaEventRecordWithFlags_ptsz *s = args;
-	s->ret = ((fn_cudaEventRecordWithFlags_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaEventQuery(void *fn, void *args)
-{
-	struct args_cudaEventQuery *s = args;
-	s->ret = ((fn_cudaEventQuery)fn)(s->p0);
-}
-static void t_cudaEventSynchronize(void *fn, void *args)
-{
-	struct args_cudaEventSynchronize *s = args;
-	s->ret = ((fn_cudaEventSynchronize)fn)(s->p0);
-}
-static void t_cudaEventDestroy(void *fn, void *args)
-{
-	struct args_cudaEventDestroy *s = args;
-	s->ret = ((fn_cudaEventDestroy)fn)(s->p0);
-}
-static void t_cudaEventElapsedTime(void *fn, void *args)
-{
-	struct args_cudaEventElapsedTime *s = args;
-	s->ret = ((fn_cudaEventElapsedTime)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaImportExternalMemory(void *fn, void *args)
-{
-	struct args_cudaImportExternalMemory *s = args;
-	s->ret = ((fn_cudaImportExternalMemory)fn)(s->p0, s->p1);
-}
-static void t_cudaExternalMemoryGetMappedBuffer(void *fn, void *args)
-{
-	struct args_cudaExternalMemoryGetMappedBuffer *s = args;
-	s->ret = ((fn_cudaExternalMemoryGetMappedBuffer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaExternalMemoryGetMappedMipmappedArray(void *fn, void *args)
-{
-	struct args_cudaExternalMemoryGetMappedMipmappedArray *s = args;
-	s->ret = ((fn_cudaExternalMemoryGetMappedMipmappedArray)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaDestroyExternalMemory(void *fn, void *args)
-{
-	struct args_cudaDestroyExternalMemory *s = args;
-	s->ret = ((fn_cudaDestroyExternalMemory)fn)(s->p0);
-}
-static void t_cudaImportExternalSemaphore(void *fn, void *args)
-{
-	struct args_cudaImportExternalSemaphore *s = args;
-	s->ret = ((fn_cudaImportExternalSemaphore)fn)(s->p0, s->p1);
-}
-static void t_cudaSignalExternalSemaphoresAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaSignalExternalSemaphoresAsync_ptsz *s = args;
-	s->ret = ((fn_cudaSignalExternalSemaphoresAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaWaitExternalSemaphoresAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaWaitExternalSemaphoresAsync_ptsz *s = args;
-	s->ret = ((fn_cudaWaitExternalSemaphoresAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaDestroyExternalSemaphore(void *fn, void *args)
-{
-	struct args_cudaDestroyExternalSemaphore *s = args;
-	s->ret = ((fn_cudaDestroyExternalSemaphore)fn)(s->p0);
-}
-static void t_cudaLaunchKernel_ptsz(void *fn, void *args)
-{
-	struct args_cudaLaunchKernel_ptsz *s = args;
+	struct args_cudaLaunchKernel_ptsz *s = (void *)words;
 	s->ret = ((fn_cudaLaunchKernel_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
 }
-static void t_cudaLaunchKernelExC_ptsz(void *fn, void *args)
+static void t_cudaLaunchCooperativeKernel_ptsz(void *fn, uint64_t *words)
 {
-	struct args_cudaLaunchKernelExC_ptsz *s = args;
-	s->ret = ((fn_cudaLaunchKernelExC_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaLaunchCooperativeKernel_ptsz(void *fn, void *args)
-{
-	struct args_cudaLaunchCooperativeKernel_ptsz *s = args;
+	struct args_cudaLaunchCooperativeKernel_ptsz *s = (void *)words;
 	s->ret = ((fn_cudaLaunchCooperativeKernel_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
 }
-static void t_cudaFuncSetCacheConfig(void *fn, void *args)
+static void t_cudaMalloc3D(void *fn, uint64_t *words)
 {
-	struct args_cudaFuncSetCacheConfig *s = args;
-	s->ret = ((fn_cudaFuncSetCacheConfig)fn)(s->p0, s->p1);
-}
-static void t_cudaFuncGetAttributes(void *fn, void *args)
-{
-	struct args_cudaFuncGetAttributes *s = args;
-	s->ret = ((fn_cudaFuncGetAttributes)fn)(s->p0, s->p1);
-}
-static void t_cudaFuncSetAttribute(void *fn, void *args)
-{
-	struct args_cudaFuncSetAttribute *s = args;
-	s->ret = ((fn_cudaFuncSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaFuncGetName(void *fn, void *args)
-{
-	struct args_cudaFuncGetName *s = args;
-	s->ret = ((fn_cudaFuncGetName)fn)(s->p0, s->p1);
-}
-static void t_cudaFuncGetParamInfo(void *fn, void *args)
-{
-	struct args_cudaFuncGetParamInfo *s = args;
-	s->ret = ((fn_cudaFuncGetParamInfo)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaFuncGetParamCount(void *fn, void *args)
-{
-	struct args_cudaFuncGetParamCount *s = args;
-	s->ret = ((fn_cudaFuncGetParamCount)fn)(s->p0, s->p1);
-}
-static void t_cudaLaunchHostFunc_ptsz(void *fn, void *args)
-{
-	struct args_cudaLaunchHostFunc_ptsz *s = args;
-	s->ret = ((fn_cudaLaunchHostFunc_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaLaunchHostFunc_v2_ptsz(void *fn, void *args)
-{
-	struct args_cudaLaunchHostFunc_v2_ptsz *s = args;
-	s->ret = ((fn_cudaLaunchHostFunc_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaFuncSetSharedMemConfig(void *fn, void *args)
-{
-	struct args_cudaFuncSetSharedMemConfig *s = args;
-	s->ret = ((fn_cudaFuncSetSharedMemConfig)fn)(s->p0, s->p1);
-}
-static void t_cudaOccupancyMaxActiveBlocksPerMultiprocessor(void *fn, void *args)
-{
-	struct args_cudaOccupancyMaxActiveBlocksPerMultiprocessor *s = args;
-	s->ret = ((fn_cudaOccupancyMaxActiveBlocksPerMultiprocessor)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaOccupancyAvailableDynamicSMemPerBlock(void *fn, void *args)
-{
-	struct args_cudaOccupancyAvailableDynamicSMemPerBlock *s = args;
-	s->ret = ((fn_cudaOccupancyAvailableDynamicSMemPerBlock)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void *fn, void *args)
-{
-	struct args_cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags *s = args;
-	s->ret = ((fn_cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaOccupancyMaxPotentialClusterSize(void *fn, void *args)
-{
-	struct args_cudaOccupancyMaxPotentialClusterSize *s = args;
-	s->ret = ((fn_cudaOccupancyMaxPotentialClusterSize)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaOccupancyMaxActiveClusters(void *fn, void *args)
-{
-	struct args_cudaOccupancyMaxActiveClusters *s = args;
-	s->ret = ((fn_cudaOccupancyMaxActiveClusters)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMallocManaged(void *fn, void *args)
-{
-	struct args_cudaMallocManaged *s = args;
-	s->ret = ((fn_cudaMallocManaged)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMalloc(void *fn, void *args)
-{
-	struct args_cudaMalloc *s = args;
-	s->ret = ((fn_cudaMalloc)fn)(s->p0, s->p1);
-}
-static void t_cudaMallocHost(void *fn, void *args)
-{
-	struct args_cudaMallocHost *s = args;
-	s->ret = ((fn_cudaMallocHost)fn)(s->p0, s->p1);
-}
-static void t_cudaMallocPitch(void *fn, void *args)
-{
-	struct args_cudaMallocPitch *s = args;
-	s->ret = ((fn_cudaMallocPitch)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMallocArray(void *fn, void *args)
-{
-	struct args_cudaMallocArray *s = args;
-	s->ret = ((fn_cudaMallocArray)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaFree(void *fn, void *args)
-{
-	struct args_cudaFree *s = args;
-	s->ret = ((fn_cudaFree)fn)(s->p0);
-}
-static void t_cudaFreeHost(void *fn, void *args)
-{
-	struct args_cudaFreeHost *s = args;
-	s->ret = ((fn_cudaFreeHost)fn)(s->p0);
-}
-static void t_cudaFreeArray(void *fn, void *args)
-{
-	struct args_cudaFreeArray *s = args;
-	s->ret = ((fn_cudaFreeArray)fn)(s->p0);
-}
-static void t_cudaFreeMipmappedArray(void *fn, void *args)
-{
-	struct args_cudaFreeMipmappedArray *s = args;
-	s->ret = ((fn_cudaFreeMipmappedArray)fn)(s->p0);
-}
-static void t_cudaHostAlloc(void *fn, void *args)
-{
-	struct args_cudaHostAlloc *s = args;
-	s->ret = ((fn_cudaHostAlloc)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaHostRegister(void *fn, void *args)
-{
-	struct args_cudaHostRegister *s = args;
-	s->ret = ((fn_cudaHostRegister)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaHostUnregister(void *fn, void *args)
-{
-	struct args_cudaHostUnregister *s = args;
-	s->ret = ((fn_cudaHostUnregister)fn)(s->p0);
-}
-static void t_cudaHostGetDevicePointer(void *fn, void *args)
-{
-	struct args_cudaHostGetDevicePointer *s = args;
-	s->ret = ((fn_cudaHostGetDevicePointer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaHostGetFlags(void *fn, void *args)
-{
-	struct args_cudaHostGetFlags *s = args;
-	s->ret = ((fn_cudaHostGetFlags)fn)(s->p0, s->p1);
-}
-static void t_cudaMalloc3D(void *fn, void *args)
-{
-	struct args_cudaMalloc3D *s = args;
+	struct args_cudaMalloc3D *s = (void *)words;
 	s->ret = ((fn_cudaMalloc3D)fn)(s->p0, s->p1);
 }
-static void t_cudaMalloc3DArray(void *fn, void *args)
+static void t_cudaMalloc3DArray(void *fn, uint64_t *words)
 {
-	struct args_cudaMalloc3DArray *s = args;
+	struct args_cudaMalloc3DArray *s = (void *)words;
 	s->ret = ((fn_cudaMalloc3DArray)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_cudaMallocMipmappedArray(void *fn, void *args)
+static void t_cudaMallocMipmappedArray(void *fn, uint64_t *words)
 {
-	struct args_cudaMallocMipmappedArray *s = args;
+	struct args_cudaMallocMipmappedArray *s = (void *)words;
 	s->ret = ((fn_cudaMallocMipmappedArray)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_cudaGetMipmappedArrayLevel(void *fn, void *args)
+static void words8_4(void *fn, uint64_t *words)
 {
-	struct args_cudaGetMipmappedArrayLevel *s = args;
-	s->ret = ((fn_cudaGetMipmappedArrayLevel)fn)(s->p0, s->p1, s->p2);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7]);
 }
-static void t_cudaMemcpy3D_ptds(void *fn, void *args)
+static void words9_4(void *fn, uint64_t *words)
 {
-	struct args_cudaMemcpy3D_ptds *s = args;
-	s->ret = ((fn_cudaMemcpy3D_ptds)fn)(s->p0);
+	*(uint32_t *)(words + 9) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8]);
 }
-static void t_cudaMemcpy3DPeer_ptds(void *fn, void *args)
+static void t_cudaMemset3D_ptds(void *fn, uint64_t *words)
 {
-	struct args_cudaMemcpy3DPeer_ptds *s = args;
-	s->ret = ((fn_cudaMemcpy3DPeer_ptds)fn)(s->p0);
-}
-static void t_cudaMemcpy3DAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpy3DAsync_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaMemcpy3DPeerAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DPeerAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpy3DPeerAsync_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaMemGetInfo(void *fn, void *args)
-{
-	struct args_cudaMemGetInfo *s = args;
-	s->ret = ((fn_cudaMemGetInfo)fn)(s->p0, s->p1);
-}
-static void t_cudaArrayGetInfo(void *fn, void *args)
-{
-	struct args_cudaArrayGetInfo *s = args;
-	s->ret = ((fn_cudaArrayGetInfo)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaArrayGetPlane(void *fn, void *args)
-{
-	struct args_cudaArrayGetPlane *s = args;
-	s->ret = ((fn_cudaArrayGetPlane)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaArrayGetMemoryRequirements(void *fn, void *args)
-{
-	struct args_cudaArrayGetMemoryRequirements *s = args;
-	s->ret = ((fn_cudaArrayGetMemoryRequirements)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMipmappedArrayGetMemoryRequirements(void *fn, void *args)
-{
-	struct args_cudaMipmappedArrayGetMemoryRequirements *s = args;
-	s->ret = ((fn_cudaMipmappedArrayGetMemoryRequirements)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaArrayGetSparseProperties(void *fn, void *args)
-{
-	struct args_cudaArrayGetSparseProperties *s = args;
-	s->ret = ((fn_cudaArrayGetSparseProperties)fn)(s->p0, s->p1);
-}
-static void t_cudaMipmappedArrayGetSparseProperties(void *fn, void *args)
-{
-	struct args_cudaMipmappedArrayGetSparseProperties *s = args;
-	s->ret = ((fn_cudaMipmappedArrayGetSparseProperties)fn)(s->p0, s->p1);
-}
-static void t_cudaMemcpy_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpy_ptds *s = args;
-	s->ret = ((fn_cudaMemcpy_ptds)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemcpyPeer(void *fn, void *args)
-{
-	struct args_cudaMemcpyPeer *s = args;
-	s->ret = ((fn_cudaMemcpyPeer)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpy2D_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpy2D_ptds *s = args;
-	s->ret = ((fn_cudaMemcpy2D_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaMemcpy2DToArray_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DToArray_ptds *s = args;
-	s->ret = ((fn_cudaMemcpy2DToArray_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpy2DFromArray_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DFromArray_ptds *s = args;
-	s->ret = ((fn_cudaMemcpy2DFromArray_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpy2DArrayToArray_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DArrayToArray_ptds *s = args;
-	s->ret = ((fn_cudaMemcpy2DArrayToArray_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cudaMemcpyToSymbol_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpyToSymbol_ptds *s = args;
-	s->ret = ((fn_cudaMemcpyToSymbol_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpyFromSymbol_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpyFromSymbol_ptds *s = args;
-	s->ret = ((fn_cudaMemcpyFromSymbol_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpyAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpyAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpyAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpyPeerAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpyPeerAsync *s = args;
-	s->ret = ((fn_cudaMemcpyPeerAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpyBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpyBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpyBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpy3DBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpy3DBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemcpyWithAttributesAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpyWithAttributesAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpyWithAttributesAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpy3DWithAttributesAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DWithAttributesAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpy3DWithAttributesAsync_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemcpy2DAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpy2DAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpy2DToArrayAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DToArrayAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpy2DToArrayAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cudaMemcpy2DFromArrayAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DFromArrayAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpy2DFromArrayAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cudaMemcpyToSymbolAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpyToSymbolAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpyToSymbolAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpyFromSymbolAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpyFromSymbolAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpyFromSymbolAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemset_ptds(void *fn, void *args)
-{
-	struct args_cudaMemset_ptds *s = args;
-	s->ret = ((fn_cudaMemset_ptds)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemset2D_ptds(void *fn, void *args)
-{
-	struct args_cudaMemset2D_ptds *s = args;
-	s->ret = ((fn_cudaMemset2D_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemset3D_ptds(void *fn, void *args)
-{
-	struct args_cudaMemset3D_ptds *s = args;
+	struct args_cudaMemset3D_ptds *s = (void *)words;
 	s->ret = ((fn_cudaMemset3D_ptds)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cudaMemsetAsync_ptsz(void *fn, void *args)
+static void t_cudaMemset3DAsync_ptsz(void *fn, uint64_t *words)
 {
-	struct args_cudaMemsetAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemsetAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemset2DAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemset2DAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemset2DAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemset3DAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemset3DAsync_ptsz *s = args;
+	struct args_cudaMemset3DAsync_ptsz *s = (void *)words;
 	s->ret = ((fn_cudaMemset3DAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_cudaGetSymbolAddress(void *fn, void *args)
+static void t_cudaCreateChannelDesc(void *fn, uint64_t *words)
 {
-	struct args_cudaGetSymbolAddress *s = args;
-	s->ret = ((fn_cudaGetSymbolAddress)fn)(s->p0, s->p1);
-}
-static void t_cudaGetSymbolSize(void *fn, void *args)
-{
-	struct args_cudaGetSymbolSize *s = args;
-	s->ret = ((fn_cudaGetSymbolSize)fn)(s->p0, s->p1);
-}
-static void t_cudaMemPrefetchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemPrefetchAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemPrefetchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemPrefetchBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemPrefetchBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemPrefetchBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemDiscardBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemDiscardBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemDiscardBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemDiscardAndPrefetchBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemDiscardAndPrefetchBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemDiscardAndPrefetchBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemGetLocationInfo(void *fn, void *args)
-{
-	struct args_cudaMemGetLocationInfo *s = args;
-	s->ret = ((fn_cudaMemGetLocationInfo)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemAdvise(void *fn, void *args)
-{
-	struct args_cudaMemAdvise *s = args;
-	s->ret = ((fn_cudaMemAdvise)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemRangeGetAttribute(void *fn, void *args)
-{
-	struct args_cudaMemRangeGetAttribute *s = args;
-	s->ret = ((fn_cudaMemRangeGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemRangeGetAttributes(void *fn, void *args)
-{
-	struct args_cudaMemRangeGetAttributes *s = args;
-	s->ret = ((fn_cudaMemRangeGetAttributes)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpyToArray_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpyToArray_ptds *s = args;
-	s->ret = ((fn_cudaMemcpyToArray_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpyFromArray_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpyFromArray_ptds *s = args;
-	s->ret = ((fn_cudaMemcpyFromArray_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpyArrayToArray_ptds(void *fn, void *args)
-{
-	struct args_cudaMemcpyArrayToArray_ptds *s = args;
-	s->ret = ((fn_cudaMemcpyArrayToArray_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpyToArrayAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpyToArrayAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpyToArrayAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaMemcpyFromArrayAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMemcpyFromArrayAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMemcpyFromArrayAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaMallocAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMallocAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMallocAsync_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaFreeAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaFreeAsync_ptsz *s = args;
-	s->ret = ((fn_cudaFreeAsync_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaMemPoolTrimTo(void *fn, void *args)
-{
-	struct args_cudaMemPoolTrimTo *s = args;
-	s->ret = ((fn_cudaMemPoolTrimTo)fn)(s->p0, s->p1);
-}
-static void t_cudaMemPoolSetAttribute(void *fn, void *args)
-{
-	struct args_cudaMemPoolSetAttribute *s = args;
-	s->ret = ((fn_cudaMemPoolSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemPoolGetAttribute(void *fn, void *args)
-{
-	struct args_cudaMemPoolGetAttribute *s = args;
-	s->ret = ((fn_cudaMemPoolGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemPoolSetAccess(void *fn, void *args)
-{
-	struct args_cudaMemPoolSetAccess *s = args;
-	s->ret = ((fn_cudaMemPoolSetAccess)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemPoolGetAccess(void *fn, void *args)
-{
-	struct args_cudaMemPoolGetAccess *s = args;
-	s->ret = ((fn_cudaMemPoolGetAccess)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemPoolCreate(void *fn, void *args)
-{
-	struct args_cudaMemPoolCreate *s = args;
-	s->ret = ((fn_cudaMemPoolCreate)fn)(s->p0, s->p1);
-}
-static void t_cudaMemPoolDestroy(void *fn, void *args)
-{
-	struct args_cudaMemPoolDestroy *s = args;
-	s->ret = ((fn_cudaMemPoolDestroy)fn)(s->p0);
-}
-static void t_cudaMemGetDefaultMemPool(void *fn, void *args)
-{
-	struct args_cudaMemGetDefaultMemPool *s = args;
-	s->ret = ((fn_cudaMemGetDefaultMemPool)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemGetMemPool(void *fn, void *args)
-{
-	struct args_cudaMemGetMemPool *s = args;
-	s->ret = ((fn_cudaMemGetMemPool)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemSetMemPool(void *fn, void *args)
-{
-	struct args_cudaMemSetMemPool *s = args;
-	s->ret = ((fn_cudaMemSetMemPool)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMallocFromPoolAsync_ptsz(void *fn, void *args)
-{
-	struct args_cudaMallocFromPoolAsync_ptsz *s = args;
-	s->ret = ((fn_cudaMallocFromPoolAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemPoolExportToShareableHandle(void *fn, void *args)
-{
-	struct args_cudaMemPoolExportToShareableHandle *s = args;
-	s->ret = ((fn_cudaMemPoolExportToShareableHandle)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemPoolImportFromShareableHandle(void *fn, void *args)
-{
-	struct args_cudaMemPoolImportFromShareableHandle *s = args;
-	s->ret = ((fn_cudaMemPoolImportFromShareableHandle)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemPoolExportPointer(void *fn, void *args)
-{
-	struct args_cudaMemPoolExportPointer *s = args;
-	s->ret = ((fn_cudaMemPoolExportPointer)fn)(s->p0, s->p1);
-}
-static void t_cudaMemPoolImportPointer(void *fn, void *args)
-{
-	struct args_cudaMemPoolImportPointer *s = args;
-	s->ret = ((fn_cudaMemPoolImportPointer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaPointerGetAttributes(void *fn, void *args)
-{
-	struct args_cudaPointerGetAttributes *s = args;
-	s->ret = ((fn_cudaPointerGetAttributes)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceCanAccessPeer(void *fn, void *args)
-{
-	struct args_cudaDeviceCanAccessPeer *s = args;
-	s->ret = ((fn_cudaDeviceCanAccessPeer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaDeviceEnablePeerAccess(void *fn, void *args)
-{
-	struct args_cudaDeviceEnablePeerAccess *s = args;
-	s->ret = ((fn_cudaDeviceEnablePeerAccess)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceDisablePeerAccess(void *fn, void *args)
-{
-	struct args_cudaDeviceDisablePeerAccess *s = args;
-	s->ret = ((fn_cudaDeviceDisablePeerAccess)fn)(s->p0);
-}
-static void t_cudaGraphicsUnregisterResource(void *fn, void *args)
-{
-	struct args_cudaGraphicsUnregisterResource *s = args;
-	s->ret = ((fn_cudaGraphicsUnregisterResource)fn)(s->p0);
-}
-static void t_cudaGraphicsResourceSetMapFlags(void *fn, void *args)
-{
-	struct args_cudaGraphicsResourceSetMapFlags *s = args;
-	s->ret = ((fn_cudaGraphicsResourceSetMapFlags)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphicsMapResources(void *fn, void *args)
-{
-	struct args_cudaGraphicsMapResources *s = args;
-	s->ret = ((fn_cudaGraphicsMapResources)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphicsUnmapResources(void *fn, void *args)
-{
-	struct args_cudaGraphicsUnmapResources *s = args;
-	s->ret = ((fn_cudaGraphicsUnmapResources)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphicsResourceGetMappedPointer(void *fn, void *args)
-{
-	struct args_cudaGraphicsResourceGetMappedPointer *s = args;
-	s->ret = ((fn_cudaGraphicsResourceGetMappedPointer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphicsSubResourceGetMappedArray(void *fn, void *args)
-{
-	struct args_cudaGraphicsSubResourceGetMappedArray *s = args;
-	s->ret = ((fn_cudaGraphicsSubResourceGetMappedArray)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphicsResourceGetMappedMipmappedArray(void *fn, void *args)
-{
-	struct args_cudaGraphicsResourceGetMappedMipmappedArray *s = args;
-	s->ret = ((fn_cudaGraphicsResourceGetMappedMipmappedArray)fn)(s->p0, s->p1);
-}
-static void t_cudaGetChannelDesc(void *fn, void *args)
-{
-	struct args_cudaGetChannelDesc *s = args;
-	s->ret = ((fn_cudaGetChannelDesc)fn)(s->p0, s->p1);
-}
-static void t_cudaCreateChannelDesc(void *fn, void *args)
-{
-	struct args_cudaCreateChannelDesc *s = args;
+	struct args_cudaCreateChannelDesc *s = (void *)words;
 	s->ret = ((fn_cudaCreateChannelDesc)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_cudaCreateTextureObject(void *fn, void *args)
+static void t_cudaMemset3D(void *fn, uint64_t *words)
 {
-	struct args_cudaCreateTextureObject *s = args;
-	s->ret = ((fn_cudaCreateTextureObject)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaDestroyTextureObject(void *fn, void *args)
-{
-	struct args_cudaDestroyTextureObject *s = args;
-	s->ret = ((fn_cudaDestroyTextureObject)fn)(s->p0);
-}
-static void t_cudaGetTextureObjectResourceDesc(void *fn, void *args)
-{
-	struct args_cudaGetTextureObjectResourceDesc *s = args;
-	s->ret = ((fn_cudaGetTextureObjectResourceDesc)fn)(s->p0, s->p1);
-}
-static void t_cudaGetTextureObjectTextureDesc(void *fn, void *args)
-{
-	struct args_cudaGetTextureObjectTextureDesc *s = args;
-	s->ret = ((fn_cudaGetTextureObjectTextureDesc)fn)(s->p0, s->p1);
-}
-static void t_cudaGetTextureObjectResourceViewDesc(void *fn, void *args)
-{
-	struct args_cudaGetTextureObjectResourceViewDesc *s = args;
-	s->ret = ((fn_cudaGetTextureObjectResourceViewDesc)fn)(s->p0, s->p1);
-}
-static void t_cudaCreateSurfaceObject(void *fn, void *args)
-{
-	struct args_cudaCreateSurfaceObject *s = args;
-	s->ret = ((fn_cudaCreateSurfaceObject)fn)(s->p0, s->p1);
-}
-static void t_cudaDestroySurfaceObject(void *fn, void *args)
-{
-	struct args_cudaDestroySurfaceObject *s = args;
-	s->ret = ((fn_cudaDestroySurfaceObject)fn)(s->p0);
-}
-static void t_cudaGetSurfaceObjectResourceDesc(void *fn, void *args)
-{
-	struct args_cudaGetSurfaceObjectResourceDesc *s = args;
-	s->ret = ((fn_cudaGetSurfaceObjectResourceDesc)fn)(s->p0, s->p1);
-}
-static void t_cudaDriverGetVersion(void *fn, void *args)
-{
-	struct args_cudaDriverGetVersion *s = args;
-	s->ret = ((fn_cudaDriverGetVersion)fn)(s->p0);
-}
-static void t_cudaRuntimeGetVersion(void *fn, void *args)
-{
-	struct args_cudaRuntimeGetVersion *s = args;
-	s->ret = ((fn_cudaRuntimeGetVersion)fn)(s->p0);
-}
-static void t_cudaLogsRegisterCallback(void *fn, void *args)
-{
-	struct args_cudaLogsRegisterCallback *s = args;
-	s->ret = ((fn_cudaLogsRegisterCallback)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaLogsUnregisterCallback(void *fn, void *args)
-{
-	struct args_cudaLogsUnregisterCallback *s = args;
-	s->ret = ((fn_cudaLogsUnregisterCallback)fn)(s->p0);
-}
-static void t_cudaLogsCurrent(void *fn, void *args)
-{
-	struct args_cudaLogsCurrent *s = args;
-	s->ret = ((fn_cudaLogsCurrent)fn)(s->p0, s->p1);
-}
-static void t_cudaLogsDumpToFile(void *fn, void *args)
-{
-	struct args_cudaLogsDumpToFile *s = args;
-	s->ret = ((fn_cudaLogsDumpToFile)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaLogsDumpToMemory(void *fn, void *args)
-{
-	struct args_cudaLogsDumpToMemory *s = args;
-	s->ret = ((fn_cudaLogsDumpToMemory)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphCreate(void *fn, void *args)
-{
-	struct args_cudaGraphCreate *s = args;
-	s->ret = ((fn_cudaGraphCreate)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddKernelNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddKernelNode *s = args;
-	s->ret = ((fn_cudaGraphAddKernelNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphKernelNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphKernelNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphKernelNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphKernelNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphKernelNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphKernelNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphKernelNodeCopyAttributes(void *fn, void *args)
-{
-	struct args_cudaGraphKernelNodeCopyAttributes *s = args;
-	s->ret = ((fn_cudaGraphKernelNodeCopyAttributes)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphKernelNodeGetAttribute(void *fn, void *args)
-{
-	struct args_cudaGraphKernelNodeGetAttribute *s = args;
-	s->ret = ((fn_cudaGraphKernelNodeGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphKernelNodeSetAttribute(void *fn, void *args)
-{
-	struct args_cudaGraphKernelNodeSetAttribute *s = args;
-	s->ret = ((fn_cudaGraphKernelNodeSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphAddMemcpyNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddMemcpyNode *s = args;
-	s->ret = ((fn_cudaGraphAddMemcpyNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphAddMemcpyNodeToSymbol(void *fn, void *args)
-{
-	struct args_cudaGraphAddMemcpyNodeToSymbol *s = args;
-	s->ret = ((fn_cudaGraphAddMemcpyNodeToSymbol)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cudaGraphAddMemcpyNodeFromSymbol(void *fn, void *args)
-{
-	struct args_cudaGraphAddMemcpyNodeFromSymbol *s = args;
-	s->ret = ((fn_cudaGraphAddMemcpyNodeFromSymbol)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cudaGraphAddMemcpyNode1D(void *fn, void *args)
-{
-	struct args_cudaGraphAddMemcpyNode1D *s = args;
-	s->ret = ((fn_cudaGraphAddMemcpyNode1D)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaGraphMemcpyNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphMemcpyNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphMemcpyNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphMemcpyNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphMemcpyNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphMemcpyNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphMemcpyNodeSetParamsToSymbol(void *fn, void *args)
-{
-	struct args_cudaGraphMemcpyNodeSetParamsToSymbol *s = args;
-	s->ret = ((fn_cudaGraphMemcpyNodeSetParamsToSymbol)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaGraphMemcpyNodeSetParamsFromSymbol(void *fn, void *args)
-{
-	struct args_cudaGraphMemcpyNodeSetParamsFromSymbol *s = args;
-	s->ret = ((fn_cudaGraphMemcpyNodeSetParamsFromSymbol)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaGraphMemcpyNodeSetParams1D(void *fn, void *args)
-{
-	struct args_cudaGraphMemcpyNodeSetParams1D *s = args;
-	s->ret = ((fn_cudaGraphMemcpyNodeSetParams1D)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphAddMemsetNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddMemsetNode *s = args;
-	s->ret = ((fn_cudaGraphAddMemsetNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphMemsetNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphMemsetNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphMemsetNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphMemsetNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphMemsetNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphMemsetNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddHostNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddHostNode *s = args;
-	s->ret = ((fn_cudaGraphAddHostNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphHostNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphHostNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphHostNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphHostNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphHostNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphHostNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddChildGraphNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddChildGraphNode *s = args;
-	s->ret = ((fn_cudaGraphAddChildGraphNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphChildGraphNodeGetGraph(void *fn, void *args)
-{
-	struct args_cudaGraphChildGraphNodeGetGraph *s = args;
-	s->ret = ((fn_cudaGraphChildGraphNodeGetGraph)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddEmptyNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddEmptyNode *s = args;
-	s->ret = ((fn_cudaGraphAddEmptyNode)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphAddEventRecordNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddEventRecordNode *s = args;
-	s->ret = ((fn_cudaGraphAddEventRecordNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphEventRecordNodeGetEvent(void *fn, void *args)
-{
-	struct args_cudaGraphEventRecordNodeGetEvent *s = args;
-	s->ret = ((fn_cudaGraphEventRecordNodeGetEvent)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphEventRecordNodeSetEvent(void *fn, void *args)
-{
-	struct args_cudaGraphEventRecordNodeSetEvent *s = args;
-	s->ret = ((fn_cudaGraphEventRecordNodeSetEvent)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddEventWaitNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddEventWaitNode *s = args;
-	s->ret = ((fn_cudaGraphAddEventWaitNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphEventWaitNodeGetEvent(void *fn, void *args)
-{
-	struct args_cudaGraphEventWaitNodeGetEvent *s = args;
-	s->ret = ((fn_cudaGraphEventWaitNodeGetEvent)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphEventWaitNodeSetEvent(void *fn, void *args)
-{
-	struct args_cudaGraphEventWaitNodeSetEvent *s = args;
-	s->ret = ((fn_cudaGraphEventWaitNodeSetEvent)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddExternalSemaphoresSignalNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddExternalSemaphoresSignalNode *s = args;
-	s->ret = ((fn_cudaGraphAddExternalSemaphoresSignalNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphExternalSemaphoresSignalNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExternalSemaphoresSignalNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphExternalSemaphoresSignalNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphExternalSemaphoresSignalNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExternalSemaphoresSignalNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExternalSemaphoresSignalNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddExternalSemaphoresWaitNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddExternalSemaphoresWaitNode *s = args;
-	s->ret = ((fn_cudaGraphAddExternalSemaphoresWaitNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphExternalSemaphoresWaitNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExternalSemaphoresWaitNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphExternalSemaphoresWaitNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphExternalSemaphoresWaitNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExternalSemaphoresWaitNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExternalSemaphoresWaitNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddMemAllocNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddMemAllocNode *s = args;
-	s->ret = ((fn_cudaGraphAddMemAllocNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphMemAllocNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphMemAllocNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphMemAllocNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphAddMemFreeNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddMemFreeNode *s = args;
-	s->ret = ((fn_cudaGraphAddMemFreeNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphMemFreeNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphMemFreeNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphMemFreeNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceGraphMemTrim(void *fn, void *args)
-{
-	struct args_cudaDeviceGraphMemTrim *s = args;
-	s->ret = ((fn_cudaDeviceGraphMemTrim)fn)(s->p0);
-}
-static void t_cudaDeviceGetGraphMemAttribute(void *fn, void *args)
-{
-	struct args_cudaDeviceGetGraphMemAttribute *s = args;
-	s->ret = ((fn_cudaDeviceGetGraphMemAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaDeviceSetGraphMemAttribute(void *fn, void *args)
-{
-	struct args_cudaDeviceSetGraphMemAttribute *s = args;
-	s->ret = ((fn_cudaDeviceSetGraphMemAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphClone(void *fn, void *args)
-{
-	struct args_cudaGraphClone *s = args;
-	s->ret = ((fn_cudaGraphClone)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphNodeFindInClone(void *fn, void *args)
-{
-	struct args_cudaGraphNodeFindInClone *s = args;
-	s->ret = ((fn_cudaGraphNodeFindInClone)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphNodeGetType(void *fn, void *args)
-{
-	struct args_cudaGraphNodeGetType *s = args;
-	s->ret = ((fn_cudaGraphNodeGetType)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphNodeGetContainingGraph(void *fn, void *args)
-{
-	struct args_cudaGraphNodeGetContainingGraph *s = args;
-	s->ret = ((fn_cudaGraphNodeGetContainingGraph)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphNodeGetLocalId(void *fn, void *args)
-{
-	struct args_cudaGraphNodeGetLocalId *s = args;
-	s->ret = ((fn_cudaGraphNodeGetLocalId)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphNodeGetToolsId(void *fn, void *args)
-{
-	struct args_cudaGraphNodeGetToolsId *s = args;
-	s->ret = ((fn_cudaGraphNodeGetToolsId)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphGetId(void *fn, void *args)
-{
-	struct args_cudaGraphGetId *s = args;
-	s->ret = ((fn_cudaGraphGetId)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphExecGetId(void *fn, void *args)
-{
-	struct args_cudaGraphExecGetId *s = args;
-	s->ret = ((fn_cudaGraphExecGetId)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphGetNodes(void *fn, void *args)
-{
-	struct args_cudaGraphGetNodes *s = args;
-	s->ret = ((fn_cudaGraphGetNodes)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphGetRootNodes(void *fn, void *args)
-{
-	struct args_cudaGraphGetRootNodes *s = args;
-	s->ret = ((fn_cudaGraphGetRootNodes)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphGetEdges(void *fn, void *args)
-{
-	struct args_cudaGraphGetEdges *s = args;
-	s->ret = ((fn_cudaGraphGetEdges)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphNodeGetDependencies(void *fn, void *args)
-{
-	struct args_cudaGraphNodeGetDependencies *s = args;
-	s->ret = ((fn_cudaGraphNodeGetDependencies)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphNodeGetDependentNodes(void *fn, void *args)
-{
-	struct args_cudaGraphNodeGetDependentNodes *s = args;
-	s->ret = ((fn_cudaGraphNodeGetDependentNodes)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphAddDependencies(void *fn, void *args)
-{
-	struct args_cudaGraphAddDependencies *s = args;
-	s->ret = ((fn_cudaGraphAddDependencies)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphRemoveDependencies(void *fn, void *args)
-{
-	struct args_cudaGraphRemoveDependencies *s = args;
-	s->ret = ((fn_cudaGraphRemoveDependencies)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGraphDestroyNode(void *fn, void *args)
-{
-	struct args_cudaGraphDestroyNode *s = args;
-	s->ret = ((fn_cudaGraphDestroyNode)fn)(s->p0);
-}
-static void t_cudaGraphInstantiate(void *fn, void *args)
-{
-	struct args_cudaGraphInstantiate *s = args;
-	s->ret = ((fn_cudaGraphInstantiate)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphInstantiateWithFlags(void *fn, void *args)
-{
-	struct args_cudaGraphInstantiateWithFlags *s = args;
-	s->ret = ((fn_cudaGraphInstantiateWithFlags)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphInstantiateWithParams_ptsz(void *fn, void *args)
-{
-	struct args_cudaGraphInstantiateWithParams_ptsz *s = args;
-	s->ret = ((fn_cudaGraphInstantiateWithParams_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecGetFlags(void *fn, void *args)
-{
-	struct args_cudaGraphExecGetFlags *s = args;
-	s->ret = ((fn_cudaGraphExecGetFlags)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphExecKernelNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExecKernelNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExecKernelNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecMemcpyNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExecMemcpyNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExecMemcpyNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecMemcpyNodeSetParamsToSymbol(void *fn, void *args)
-{
-	struct args_cudaGraphExecMemcpyNodeSetParamsToSymbol *s = args;
-	s->ret = ((fn_cudaGraphExecMemcpyNodeSetParamsToSymbol)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaGraphExecMemcpyNodeSetParamsFromSymbol(void *fn, void *args)
-{
-	struct args_cudaGraphExecMemcpyNodeSetParamsFromSymbol *s = args;
-	s->ret = ((fn_cudaGraphExecMemcpyNodeSetParamsFromSymbol)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaGraphExecMemcpyNodeSetParams1D(void *fn, void *args)
-{
-	struct args_cudaGraphExecMemcpyNodeSetParams1D *s = args;
-	s->ret = ((fn_cudaGraphExecMemcpyNodeSetParams1D)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaGraphExecMemsetNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExecMemsetNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExecMemsetNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecHostNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExecHostNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExecHostNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecChildGraphNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExecChildGraphNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExecChildGraphNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecEventRecordNodeSetEvent(void *fn, void *args)
-{
-	struct args_cudaGraphExecEventRecordNodeSetEvent *s = args;
-	s->ret = ((fn_cudaGraphExecEventRecordNodeSetEvent)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecEventWaitNodeSetEvent(void *fn, void *args)
-{
-	struct args_cudaGraphExecEventWaitNodeSetEvent *s = args;
-	s->ret = ((fn_cudaGraphExecEventWaitNodeSetEvent)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecExternalSemaphoresSignalNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExecExternalSemaphoresSignalNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExecExternalSemaphoresSignalNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecExternalSemaphoresWaitNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExecExternalSemaphoresWaitNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExecExternalSemaphoresWaitNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphNodeSetEnabled(void *fn, void *args)
-{
-	struct args_cudaGraphNodeSetEnabled *s = args;
-	s->ret = ((fn_cudaGraphNodeSetEnabled)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphNodeGetEnabled(void *fn, void *args)
-{
-	struct args_cudaGraphNodeGetEnabled *s = args;
-	s->ret = ((fn_cudaGraphNodeGetEnabled)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphExecUpdate(void *fn, void *args)
-{
-	struct args_cudaGraphExecUpdate *s = args;
-	s->ret = ((fn_cudaGraphExecUpdate)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphUpload_ptsz(void *fn, void *args)
-{
-	struct args_cudaGraphUpload_ptsz *s = args;
-	s->ret = ((fn_cudaGraphUpload_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphLaunch_ptsz(void *fn, void *args)
-{
-	struct args_cudaGraphLaunch_ptsz *s = args;
-	s->ret = ((fn_cudaGraphLaunch_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphExecDestroy(void *fn, void *args)
-{
-	struct args_cudaGraphExecDestroy *s = args;
-	s->ret = ((fn_cudaGraphExecDestroy)fn)(s->p0);
-}
-static void t_cudaGraphDestroy(void *fn, void *args)
-{
-	struct args_cudaGraphDestroy *s = args;
-	s->ret = ((fn_cudaGraphDestroy)fn)(s->p0);
-}
-static void t_cudaGraphDebugDotPrint(void *fn, void *args)
-{
-	struct args_cudaGraphDebugDotPrint *s = args;
-	s->ret = ((fn_cudaGraphDebugDotPrint)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaUserObjectCreate(void *fn, void *args)
-{
-	struct args_cudaUserObjectCreate *s = args;
-	s->ret = ((fn_cudaUserObjectCreate)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaUserObjectRetain(void *fn, void *args)
-{
-	struct args_cudaUserObjectRetain *s = args;
-	s->ret = ((fn_cudaUserObjectRetain)fn)(s->p0, s->p1);
-}
-static void t_cudaUserObjectRelease(void *fn, void *args)
-{
-	struct args_cudaUserObjectRelease *s = args;
-	s->ret = ((fn_cudaUserObjectRelease)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphRetainUserObject(void *fn, void *args)
-{
-	struct args_cudaGraphRetainUserObject *s = args;
-	s->ret = ((fn_cudaGraphRetainUserObject)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphReleaseUserObject(void *fn, void *args)
-{
-	struct args_cudaGraphReleaseUserObject *s = args;
-	s->ret = ((fn_cudaGraphReleaseUserObject)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphAddNode(void *fn, void *args)
-{
-	struct args_cudaGraphAddNode *s = args;
-	s->ret = ((fn_cudaGraphAddNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaGraphNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphNodeGetParams(void *fn, void *args)
-{
-	struct args_cudaGraphNodeGetParams *s = args;
-	s->ret = ((fn_cudaGraphNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphExecNodeSetParams(void *fn, void *args)
-{
-	struct args_cudaGraphExecNodeSetParams *s = args;
-	s->ret = ((fn_cudaGraphExecNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphConditionalHandleCreate(void *fn, void *args)
-{
-	struct args_cudaGraphConditionalHandleCreate *s = args;
-	s->ret = ((fn_cudaGraphConditionalHandleCreate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphConditionalHandleCreate_v2(void *fn, void *args)
-{
-	struct args_cudaGraphConditionalHandleCreate_v2 *s = args;
-	s->ret = ((fn_cudaGraphConditionalHandleCreate_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaGetDriverEntryPoint_ptsz(void *fn, void *args)
-{
-	struct args_cudaGetDriverEntryPoint_ptsz *s = args;
-	s->ret = ((fn_cudaGetDriverEntryPoint_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGetDriverEntryPointByVersion_ptsz(void *fn, void *args)
-{
-	struct args_cudaGetDriverEntryPointByVersion_ptsz *s = args;
-	s->ret = ((fn_cudaGetDriverEntryPointByVersion_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaLibraryLoadData(void *fn, void *args)
-{
-	struct args_cudaLibraryLoadData *s = args;
-	s->ret = ((fn_cudaLibraryLoadData)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaLibraryLoadFromFile(void *fn, void *args)
-{
-	struct args_cudaLibraryLoadFromFile *s = args;
-	s->ret = ((fn_cudaLibraryLoadFromFile)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaLibraryUnload(void *fn, void *args)
-{
-	struct args_cudaLibraryUnload *s = args;
-	s->ret = ((fn_cudaLibraryUnload)fn)(s->p0);
-}
-static void t_cudaLibraryGetKernel(void *fn, void *args)
-{
-	struct args_cudaLibraryGetKernel *s = args;
-	s->ret = ((fn_cudaLibraryGetKernel)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaLibraryGetGlobal(void *fn, void *args)
-{
-	struct args_cudaLibraryGetGlobal *s = args;
-	s->ret = ((fn_cudaLibraryGetGlobal)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaLibraryGetManaged(void *fn, void *args)
-{
-	struct args_cudaLibraryGetManaged *s = args;
-	s->ret = ((fn_cudaLibraryGetManaged)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaLibraryGetUnifiedFunction(void *fn, void *args)
-{
-	struct args_cudaLibraryGetUnifiedFunction *s = args;
-	s->ret = ((fn_cudaLibraryGetUnifiedFunction)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaLibraryGetKernelCount(void *fn, void *args)
-{
-	struct args_cudaLibraryGetKernelCount *s = args;
-	s->ret = ((fn_cudaLibraryGetKernelCount)fn)(s->p0, s->p1);
-}
-static void t_cudaLibraryEnumerateKernels(void *fn, void *args)
-{
-	struct args_cudaLibraryEnumerateKernels *s = args;
-	s->ret = ((fn_cudaLibraryEnumerateKernels)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaKernelSetAttributeForDevice(void *fn, void *args)
-{
-	struct args_cudaKernelSetAttributeForDevice *s = args;
-	s->ret = ((fn_cudaKernelSetAttributeForDevice)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaDeviceGetDevResource(void *fn, void *args)
-{
-	struct args_cudaDeviceGetDevResource *s = args;
-	s->ret = ((fn_cudaDeviceGetDevResource)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaDevSmResourceSplitByCount(void *fn, void *args)
-{
-	struct args_cudaDevSmResourceSplitByCount *s = args;
-	s->ret = ((fn_cudaDevSmResourceSplitByCount)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaDevSmResourceSplit(void *fn, void *args)
-{
-	struct args_cudaDevSmResourceSplit *s = args;
-	s->ret = ((fn_cudaDevSmResourceSplit)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaDevResourceGenerateDesc(void *fn, void *args)
-{
-	struct args_cudaDevResourceGenerateDesc *s = args;
-	s->ret = ((fn_cudaDevResourceGenerateDesc)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGreenCtxCreate(void *fn, void *args)
-{
-	struct args_cudaGreenCtxCreate *s = args;
-	s->ret = ((fn_cudaGreenCtxCreate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaExecutionCtxDestroy(void *fn, void *args)
-{
-	struct args_cudaExecutionCtxDestroy *s = args;
-	s->ret = ((fn_cudaExecutionCtxDestroy)fn)(s->p0);
-}
-static void t_cudaExecutionCtxGetDevResource(void *fn, void *args)
-{
-	struct args_cudaExecutionCtxGetDevResource *s = args;
-	s->ret = ((fn_cudaExecutionCtxGetDevResource)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaExecutionCtxGetDevice(void *fn, void *args)
-{
-	struct args_cudaExecutionCtxGetDevice *s = args;
-	s->ret = ((fn_cudaExecutionCtxGetDevice)fn)(s->p0, s->p1);
-}
-static void t_cudaExecutionCtxGetId(void *fn, void *args)
-{
-	struct args_cudaExecutionCtxGetId *s = args;
-	s->ret = ((fn_cudaExecutionCtxGetId)fn)(s->p0, s->p1);
-}
-static void t_cudaExecutionCtxStreamCreate(void *fn, void *args)
-{
-	struct args_cudaExecutionCtxStreamCreate *s = args;
-	s->ret = ((fn_cudaExecutionCtxStreamCreate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaExecutionCtxSynchronize(void *fn, void *args)
-{
-	struct args_cudaExecutionCtxSynchronize *s = args;
-	s->ret = ((fn_cudaExecutionCtxSynchronize)fn)(s->p0);
-}
-static void t_cudaStreamGetDevResource_ptsz(void *fn, void *args)
-{
-	struct args_cudaStreamGetDevResource_ptsz *s = args;
-	s->ret = ((fn_cudaStreamGetDevResource_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaExecutionCtxRecordEvent(void *fn, void *args)
-{
-	struct args_cudaExecutionCtxRecordEvent *s = args;
-	s->ret = ((fn_cudaExecutionCtxRecordEvent)fn)(s->p0, s->p1);
-}
-static void t_cudaExecutionCtxWaitEvent(void *fn, void *args)
-{
-	struct args_cudaExecutionCtxWaitEvent *s = args;
-	s->ret = ((fn_cudaExecutionCtxWaitEvent)fn)(s->p0, s->p1);
-}
-static void t_cudaDeviceGetExecutionCtx(void *fn, void *args)
-{
-	struct args_cudaDeviceGetExecutionCtx *s = args;
-	s->ret = ((fn_cudaDeviceGetExecutionCtx)fn)(s->p0, s->p1);
-}
-static void t_cudaGetExportTable(void *fn, void *args)
-{
-	struct args_cudaGetExportTable *s = args;
-	s->ret = ((fn_cudaGetExportTable)fn)(s->p0, s->p1);
-}
-static void t_cudaGetFuncBySymbol(void *fn, void *args)
-{
-	struct args_cudaGetFuncBySymbol *s = args;
-	s->ret = ((fn_cudaGetFuncBySymbol)fn)(s->p0, s->p1);
-}
-static void t_cudaGetKernel(void *fn, void *args)
-{
-	struct args_cudaGetKernel *s = args;
-	s->ret = ((fn_cudaGetKernel)fn)(s->p0, s->p1);
-}
-static void t_cudaMemcpy(void *fn, void *args)
-{
-	struct args_cudaMemcpy *s = args;
-	s->ret = ((fn_cudaMemcpy)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemcpyToSymbol(void *fn, void *args)
-{
-	struct args_cudaMemcpyToSymbol *s = args;
-	s->ret = ((fn_cudaMemcpyToSymbol)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpyFromSymbol(void *fn, void *args)
-{
-	struct args_cudaMemcpyFromSymbol *s = args;
-	s->ret = ((fn_cudaMemcpyFromSymbol)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpy2D(void *fn, void *args)
-{
-	struct args_cudaMemcpy2D *s = args;
-	s->ret = ((fn_cudaMemcpy2D)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaMemcpyToArray(void *fn, void *args)
-{
-	struct args_cudaMemcpyToArray *s = args;
-	s->ret = ((fn_cudaMemcpyToArray)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpy2DToArray(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DToArray *s = args;
-	s->ret = ((fn_cudaMemcpy2DToArray)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpyFromArray(void *fn, void *args)
-{
-	struct args_cudaMemcpyFromArray *s = args;
-	s->ret = ((fn_cudaMemcpyFromArray)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpy2DFromArray(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DFromArray *s = args;
-	s->ret = ((fn_cudaMemcpy2DFromArray)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpyArrayToArray(void *fn, void *args)
-{
-	struct args_cudaMemcpyArrayToArray *s = args;
-	s->ret = ((fn_cudaMemcpyArrayToArray)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpy2DArrayToArray(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DArrayToArray *s = args;
-	s->ret = ((fn_cudaMemcpy2DArrayToArray)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cudaMemcpy3D(void *fn, void *args)
-{
-	struct args_cudaMemcpy3D *s = args;
-	s->ret = ((fn_cudaMemcpy3D)fn)(s->p0);
-}
-static void t_cudaMemcpy3DPeer(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DPeer *s = args;
-	s->ret = ((fn_cudaMemcpy3DPeer)fn)(s->p0);
-}
-static void t_cudaMemcpyBatchAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpyBatchAsync *s = args;
-	s->ret = ((fn_cudaMemcpyBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpy3DBatchAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DBatchAsync *s = args;
-	s->ret = ((fn_cudaMemcpy3DBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemcpyWithAttributesAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpyWithAttributesAsync *s = args;
-	s->ret = ((fn_cudaMemcpyWithAttributesAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpy3DWithAttributesAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DWithAttributesAsync *s = args;
-	s->ret = ((fn_cudaMemcpy3DWithAttributesAsync)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemset(void *fn, void *args)
-{
-	struct args_cudaMemset *s = args;
-	s->ret = ((fn_cudaMemset)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMemset2D(void *fn, void *args)
-{
-	struct args_cudaMemset2D *s = args;
-	s->ret = ((fn_cudaMemset2D)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemset3D(void *fn, void *args)
-{
-	struct args_cudaMemset3D *s = args;
+	struct args_cudaMemset3D *s = (void *)words;
 	s->ret = ((fn_cudaMemset3D)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cudaMemcpyAsync(void *fn, void *args)
+static void t_cudaMemset3DAsync(void *fn, uint64_t *words)
 {
-	struct args_cudaMemcpyAsync *s = args;
-	s->ret = ((fn_cudaMemcpyAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemcpyToSymbolAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpyToSymbolAsync *s = args;
-	s->ret = ((fn_cudaMemcpyToSymbolAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpyFromSymbolAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpyFromSymbolAsync *s = args;
-	s->ret = ((fn_cudaMemcpyFromSymbolAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemcpy2DAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DAsync *s = args;
-	s->ret = ((fn_cudaMemcpy2DAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemcpyToArrayAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpyToArrayAsync *s = args;
-	s->ret = ((fn_cudaMemcpyToArrayAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaMemcpy2DToArrayAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DToArrayAsync *s = args;
-	s->ret = ((fn_cudaMemcpy2DToArrayAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cudaMemcpyFromArrayAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpyFromArrayAsync *s = args;
-	s->ret = ((fn_cudaMemcpyFromArrayAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaMemcpy2DFromArrayAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpy2DFromArrayAsync *s = args;
-	s->ret = ((fn_cudaMemcpy2DFromArrayAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cudaMemcpy3DAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DAsync *s = args;
-	s->ret = ((fn_cudaMemcpy3DAsync)fn)(s->p0, s->p1);
-}
-static void t_cudaMemcpy3DPeerAsync(void *fn, void *args)
-{
-	struct args_cudaMemcpy3DPeerAsync *s = args;
-	s->ret = ((fn_cudaMemcpy3DPeerAsync)fn)(s->p0, s->p1);
-}
-static void t_cudaMemsetAsync(void *fn, void *args)
-{
-	struct args_cudaMemsetAsync *s = args;
-	s->ret = ((fn_cudaMemsetAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemset2DAsync(void *fn, void *args)
-{
-	struct args_cudaMemset2DAsync *s = args;
-	s->ret = ((fn_cudaMemset2DAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaMemset3DAsync(void *fn, void *args)
-{
-	struct args_cudaMemset3DAsync *s = args;
+	struct args_cudaMemset3DAsync *s = (void *)words;
 	s->ret = ((fn_cudaMemset3DAsync)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_cudaStreamQuery(void *fn, void *args)
+static void t_cudaLaunchKernel(void *fn, uint64_t *words)
 {
-	struct args_cudaStreamQuery *s = args;
-	s->ret = ((fn_cudaStreamQuery)fn)(s->p0);
-}
-static void t_cudaStreamGetDevice(void *fn, void *args)
-{
-	struct args_cudaStreamGetDevice *s = args;
-	s->ret = ((fn_cudaStreamGetDevice)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetDevResource(void *fn, void *args)
-{
-	struct args_cudaStreamGetDevResource *s = args;
-	s->ret = ((fn_cudaStreamGetDevResource)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaStreamGetFlags(void *fn, void *args)
-{
-	struct args_cudaStreamGetFlags *s = args;
-	s->ret = ((fn_cudaStreamGetFlags)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetId(void *fn, void *args)
-{
-	struct args_cudaStreamGetId *s = args;
-	s->ret = ((fn_cudaStreamGetId)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetPriority(void *fn, void *args)
-{
-	struct args_cudaStreamGetPriority *s = args;
-	s->ret = ((fn_cudaStreamGetPriority)fn)(s->p0, s->p1);
-}
-static void t_cudaEventRecord(void *fn, void *args)
-{
-	struct args_cudaEventRecord *s = args;
-	s->ret = ((fn_cudaEventRecord)fn)(s->p0, s->p1);
-}
-static void t_cudaEventRecordWithFlags(void *fn, void *args)
-{
-	struct args_cudaEventRecordWithFlags *s = args;
-	s->ret = ((fn_cudaEventRecordWithFlags)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaStreamWaitEvent(void *fn, void *args)
-{
-	struct args_cudaStreamWaitEvent *s = args;
-	s->ret = ((fn_cudaStreamWaitEvent)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaStreamAddCallback(void *fn, void *args)
-{
-	struct args_cudaStreamAddCallback *s = args;
-	s->ret = ((fn_cudaStreamAddCallback)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaStreamAttachMemAsync(void *fn, void *args)
-{
-	struct args_cudaStreamAttachMemAsync *s = args;
-	s->ret = ((fn_cudaStreamAttachMemAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaStreamSynchronize(void *fn, void *args)
-{
-	struct args_cudaStreamSynchronize *s = args;
-	s->ret = ((fn_cudaStreamSynchronize)fn)(s->p0);
-}
-static void t_cudaLaunchKernel(void *fn, void *args)
-{
-	struct args_cudaLaunchKernel *s = args;
+	struct args_cudaLaunchKernel *s = (void *)words;
 	s->ret = ((fn_cudaLaunchKernel)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
 }
-static void t_cudaLaunchKernelExC(void *fn, void *args)
+static void t_cudaLaunchCooperativeKernel(void *fn, uint64_t *words)
 {
-	struct args_cudaLaunchKernelExC *s = args;
-	s->ret = ((fn_cudaLaunchKernelExC)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaLaunchCooperativeKernel(void *fn, void *args)
-{
-	struct args_cudaLaunchCooperativeKernel *s = args;
+	struct args_cudaLaunchCooperativeKernel *s = (void *)words;
 	s->ret = ((fn_cudaLaunchCooperativeKernel)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
 }
-static void t_cudaLaunchHostFunc(void *fn, void *args)
+static void t_cudaEGLStreamProducerPresentFrame(void *fn, uint64_t *words)
 {
-	struct args_cudaLaunchHostFunc *s = args;
-	s->ret = ((fn_cudaLaunchHostFunc)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaLaunchHostFunc_v2(void *fn, void *args)
-{
-	struct args_cudaLaunchHostFunc_v2 *s = args;
-	s->ret = ((fn_cudaLaunchHostFunc_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaMemPrefetchAsync(void *fn, void *args)
-{
-	struct args_cudaMemPrefetchAsync *s = args;
-	s->ret = ((fn_cudaMemPrefetchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemPrefetchBatchAsync(void *fn, void *args)
-{
-	struct args_cudaMemPrefetchBatchAsync *s = args;
-	s->ret = ((fn_cudaMemPrefetchBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaMemDiscardBatchAsync(void *fn, void *args)
-{
-	struct args_cudaMemDiscardBatchAsync *s = args;
-	s->ret = ((fn_cudaMemDiscardBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaMemDiscardAndPrefetchBatchAsync(void *fn, void *args)
-{
-	struct args_cudaMemDiscardAndPrefetchBatchAsync *s = args;
-	s->ret = ((fn_cudaMemDiscardAndPrefetchBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cudaSignalExternalSemaphoresAsync(void *fn, void *args)
-{
-	struct args_cudaSignalExternalSemaphoresAsync *s = args;
-	s->ret = ((fn_cudaSignalExternalSemaphoresAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaWaitExternalSemaphoresAsync(void *fn, void *args)
-{
-	struct args_cudaWaitExternalSemaphoresAsync *s = args;
-	s->ret = ((fn_cudaWaitExternalSemaphoresAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphInstantiateWithParams(void *fn, void *args)
-{
-	struct args_cudaGraphInstantiateWithParams *s = args;
-	s->ret = ((fn_cudaGraphInstantiateWithParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphUpload(void *fn, void *args)
-{
-	struct args_cudaGraphUpload *s = args;
-	s->ret = ((fn_cudaGraphUpload)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphLaunch(void *fn, void *args)
-{
-	struct args_cudaGraphLaunch *s = args;
-	s->ret = ((fn_cudaGraphLaunch)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamBeginCapture(void *fn, void *args)
-{
-	struct args_cudaStreamBeginCapture *s = args;
-	s->ret = ((fn_cudaStreamBeginCapture)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamBeginRecaptureToGraph(void *fn, void *args)
-{
-	struct args_cudaStreamBeginRecaptureToGraph *s = args;
-	s->ret = ((fn_cudaStreamBeginRecaptureToGraph)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaStreamBeginCaptureToGraph(void *fn, void *args)
-{
-	struct args_cudaStreamBeginCaptureToGraph *s = args;
-	s->ret = ((fn_cudaStreamBeginCaptureToGraph)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cudaStreamEndCapture(void *fn, void *args)
-{
-	struct args_cudaStreamEndCapture *s = args;
-	s->ret = ((fn_cudaStreamEndCapture)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamIsCapturing(void *fn, void *args)
-{
-	struct args_cudaStreamIsCapturing *s = args;
-	s->ret = ((fn_cudaStreamIsCapturing)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetCaptureInfo(void *fn, void *args)
-{
-	struct args_cudaStreamGetCaptureInfo *s = args;
-	s->ret = ((fn_cudaStreamGetCaptureInfo)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cudaStreamUpdateCaptureDependencies(void *fn, void *args)
-{
-	struct args_cudaStreamUpdateCaptureDependencies *s = args;
-	s->ret = ((fn_cudaStreamUpdateCaptureDependencies)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaStreamCopyAttributes(void *fn, void *args)
-{
-	struct args_cudaStreamCopyAttributes *s = args;
-	s->ret = ((fn_cudaStreamCopyAttributes)fn)(s->p0, s->p1);
-}
-static void t_cudaStreamGetAttribute(void *fn, void *args)
-{
-	struct args_cudaStreamGetAttribute *s = args;
-	s->ret = ((fn_cudaStreamGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaStreamSetAttribute(void *fn, void *args)
-{
-	struct args_cudaStreamSetAttribute *s = args;
-	s->ret = ((fn_cudaStreamSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaMallocAsync(void *fn, void *args)
-{
-	struct args_cudaMallocAsync *s = args;
-	s->ret = ((fn_cudaMallocAsync)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaFreeAsync(void *fn, void *args)
-{
-	struct args_cudaFreeAsync *s = args;
-	s->ret = ((fn_cudaFreeAsync)fn)(s->p0, s->p1);
-}
-static void t_cudaMallocFromPoolAsync(void *fn, void *args)
-{
-	struct args_cudaMallocFromPoolAsync *s = args;
-	s->ret = ((fn_cudaMallocFromPoolAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGetDriverEntryPoint(void *fn, void *args)
-{
-	struct args_cudaGetDriverEntryPoint *s = args;
-	s->ret = ((fn_cudaGetDriverEntryPoint)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGetDriverEntryPointByVersion(void *fn, void *args)
-{
-	struct args_cudaGetDriverEntryPointByVersion *s = args;
-	s->ret = ((fn_cudaGetDriverEntryPointByVersion)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cudaProfilerStart(void *fn, void *args)
-{
-	struct args_cudaProfilerStart *s = args;
-	s->ret = ((fn_cudaProfilerStart)fn)();
-}
-static void t_cudaProfilerStop(void *fn, void *args)
-{
-	struct args_cudaProfilerStop *s = args;
-	s->ret = ((fn_cudaProfilerStop)fn)();
-}
-static void t_cudaGLGetDevices(void *fn, void *args)
-{
-	struct args_cudaGLGetDevices *s = args;
-	s->ret = ((fn_cudaGLGetDevices)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphicsGLRegisterImage(void *fn, void *args)
-{
-	struct args_cudaGraphicsGLRegisterImage *s = args;
-	s->ret = ((fn_cudaGraphicsGLRegisterImage)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaGraphicsGLRegisterBuffer(void *fn, void *args)
-{
-	struct args_cudaGraphicsGLRegisterBuffer *s = args;
-	s->ret = ((fn_cudaGraphicsGLRegisterBuffer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGLSetGLDevice(void *fn, void *args)
-{
-	struct args_cudaGLSetGLDevice *s = args;
-	s->ret = ((fn_cudaGLSetGLDevice)fn)(s->p0);
-}
-static void t_cudaGLRegisterBufferObject(void *fn, void *args)
-{
-	struct args_cudaGLRegisterBufferObject *s = args;
-	s->ret = ((fn_cudaGLRegisterBufferObject)fn)(s->p0);
-}
-static void t_cudaGLMapBufferObject(void *fn, void *args)
-{
-	struct args_cudaGLMapBufferObject *s = args;
-	s->ret = ((fn_cudaGLMapBufferObject)fn)(s->p0, s->p1);
-}
-static void t_cudaGLUnmapBufferObject(void *fn, void *args)
-{
-	struct args_cudaGLUnmapBufferObject *s = args;
-	s->ret = ((fn_cudaGLUnmapBufferObject)fn)(s->p0);
-}
-static void t_cudaGLUnregisterBufferObject(void *fn, void *args)
-{
-	struct args_cudaGLUnregisterBufferObject *s = args;
-	s->ret = ((fn_cudaGLUnregisterBufferObject)fn)(s->p0);
-}
-static void t_cudaGLSetBufferObjectMapFlags(void *fn, void *args)
-{
-	struct args_cudaGLSetBufferObjectMapFlags *s = args;
-	s->ret = ((fn_cudaGLSetBufferObjectMapFlags)fn)(s->p0, s->p1);
-}
-static void t_cudaGLMapBufferObjectAsync(void *fn, void *args)
-{
-	struct args_cudaGLMapBufferObjectAsync *s = args;
-	s->ret = ((fn_cudaGLMapBufferObjectAsync)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGLUnmapBufferObjectAsync(void *fn, void *args)
-{
-	struct args_cudaGLUnmapBufferObjectAsync *s = args;
-	s->ret = ((fn_cudaGLUnmapBufferObjectAsync)fn)(s->p0, s->p1);
-}
-static void t_cudaGraphicsEGLRegisterImage(void *fn, void *args)
-{
-	struct args_cudaGraphicsEGLRegisterImage *s = args;
-	s->ret = ((fn_cudaGraphicsEGLRegisterImage)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaEGLStreamConsumerConnect(void *fn, void *args)
-{
-	struct args_cudaEGLStreamConsumerConnect *s = args;
-	s->ret = ((fn_cudaEGLStreamConsumerConnect)fn)(s->p0, s->p1);
-}
-static void t_cudaEGLStreamConsumerConnectWithFlags(void *fn, void *args)
-{
-	struct args_cudaEGLStreamConsumerConnectWithFlags *s = args;
-	s->ret = ((fn_cudaEGLStreamConsumerConnectWithFlags)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaEGLStreamConsumerDisconnect(void *fn, void *args)
-{
-	struct args_cudaEGLStreamConsumerDisconnect *s = args;
-	s->ret = ((fn_cudaEGLStreamConsumerDisconnect)fn)(s->p0);
-}
-static void t_cudaEGLStreamConsumerAcquireFrame(void *fn, void *args)
-{
-	struct args_cudaEGLStreamConsumerAcquireFrame *s = args;
-	s->ret = ((fn_cudaEGLStreamConsumerAcquireFrame)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaEGLStreamConsumerReleaseFrame(void *fn, void *args)
-{
-	struct args_cudaEGLStreamConsumerReleaseFrame *s = args;
-	s->ret = ((fn_cudaEGLStreamConsumerReleaseFrame)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaEGLStreamProducerConnect(void *fn, void *args)
-{
-	struct args_cudaEGLStreamProducerConnect *s = args;
-	s->ret = ((fn_cudaEGLStreamProducerConnect)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaEGLStreamProducerDisconnect(void *fn, void *args)
-{
-	struct args_cudaEGLStreamProducerDisconnect *s = args;
-	s->ret = ((fn_cudaEGLStreamProducerDisconnect)fn)(s->p0);
-}
-static void t_cudaEGLStreamProducerPresentFrame(void *fn, void *args)
-{
-	struct args_cudaEGLStreamProducerPresentFrame *s = args;
+	struct args_cudaEGLStreamProducerPresentFrame *s = (void *)words;
 	s->ret = ((fn_cudaEGLStreamProducerPresentFrame)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cudaEGLStreamProducerReturnFrame(void *fn, void *args)
-{
-	struct args_cudaEGLStreamProducerReturnFrame *s = args;
-	s->ret = ((fn_cudaEGLStreamProducerReturnFrame)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphicsResourceGetMappedEglFrame(void *fn, void *args)
-{
-	struct args_cudaGraphicsResourceGetMappedEglFrame *s = args;
-	s->ret = ((fn_cudaGraphicsResourceGetMappedEglFrame)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cudaEventCreateFromEGLSync(void *fn, void *args)
-{
-	struct args_cudaEventCreateFromEGLSync *s = args;
-	s->ret = ((fn_cudaEventCreateFromEGLSync)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaVDPAUGetDevice(void *fn, void *args)
-{
-	struct args_cudaVDPAUGetDevice *s = args;
-	s->ret = ((fn_cudaVDPAUGetDevice)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaVDPAUSetVDPAUDevice(void *fn, void *args)
-{
-	struct args_cudaVDPAUSetVDPAUDevice *s = args;
-	s->ret = ((fn_cudaVDPAUSetVDPAUDevice)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphicsVDPAURegisterVideoSurface(void *fn, void *args)
-{
-	struct args_cudaGraphicsVDPAURegisterVideoSurface *s = args;
-	s->ret = ((fn_cudaGraphicsVDPAURegisterVideoSurface)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cudaGraphicsVDPAURegisterOutputSurface(void *fn, void *args)
-{
-	struct args_cudaGraphicsVDPAURegisterOutputSurface *s = args;
-	s->ret = ((fn_cudaGraphicsVDPAURegisterOutputSurface)fn)(s->p0, s->p1, s->p2);
-}
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[440] = {
-	t_cudaDeviceReset,
-	t_cudaDeviceSynchronize,
-	t_cudaDeviceSetLimit,
-	t_cudaDeviceGetLimit,
-	t_cudaDeviceGetTexture1DLinearMaxWidth,
-	t_cudaDeviceGetCacheConfig,
-	t_cudaDeviceGetStreamPriorityRange,
-	t_cudaDeviceSetCacheConfig,
-	t_cudaDeviceGetByPCIBusId,
-	t_cudaDeviceGetPCIBusId,
-	t_cudaIpcGetEventHandle,
-	t_cudaIpcOpenEventHandle,
-	t_cudaIpcGetMemHandle,
-	t_cudaIpcOpenMemHandle,
-	t_cudaIpcCloseMemHandle,
-	t_cudaDeviceFlushGPUDirectRDMAWrites,
-	t_cudaDeviceRegisterAsyncNotification,
-	t_cudaDeviceUnregisterAsyncNotification,
-	t_cudaDeviceGetSharedMemConfig,
-	t_cudaDeviceSetSharedMemConfig,
-	t_cudaGetLastError,
-	t_cudaPeekAtLastError,
-	t_cudaGetErrorName,
-	t_cudaGetErrorString,
-	t_cudaGetDeviceCount,
-	t_cudaGetDeviceProperties,
-	t_cudaDeviceGetAttribute,
-	t_cudaDeviceGetHostAtomicCapabilities,
-	t_cudaDeviceGetDefaultMemPool,
-	t_cudaDeviceSetMemPool,
-	t_cudaDeviceGetMemPool,
-	t_cudaDeviceGetNvSciSyncAttributes,
-	t_cudaDeviceGetP2PAttribute,
-	t_cudaDeviceGetP2PAtomicCapabilities,
-	t_cudaChooseDevice,
-	t_cudaInitDevice,
-	t_cudaSetDevice,
-	t_cudaGetDevice,
-	t_cudaSetValidDevices,
-	t_cudaSetDeviceFlags,
-	t_cudaGetDeviceFlags,
-	t_cudaStreamCreate,
-	t_cudaStreamCreateWithFlags,
-	t_cudaStreamCreateWithPriority,
-	t_cudaStreamGetPriority_ptsz,
-	t_cudaStreamGetFlags_ptsz,
-	t_cudaStreamGetId_ptsz,
-	t_cudaStreamGetDevice_ptsz,
-	t_cudaCtxResetPersistingL2Cache,
-	t_cudaStreamCopyAttributes_ptsz,
-	t_cudaStreamGetAttribute_ptsz,
-	t_cudaStreamSetAttribute_ptsz,
-	t_cudaStreamDestroy,
-	t_cudaStreamWaitEvent_ptsz,
-	t_cudaStreamAddCallback_ptsz,
-	t_cudaStreamSynchronize_ptsz,
-	t_cudaStreamQuery_ptsz,
-	t_cudaStreamAttachMemAsync_ptsz,
-	t_cudaStreamBeginCapture_ptsz,
-	t_cudaStreamBeginRecaptureToGraph_ptsz,
-	t_cudaStreamBeginCaptureToGraph_ptsz,
-	t_cudaThreadExchangeStreamCaptureMode,
-	t_cudaStreamEndCapture_ptsz,
-	t_cudaStreamIsCapturing_ptsz,
-	t_cudaStreamGetCaptureInfo_ptsz,
-	t_cudaStreamUpdateCaptureDependencies_ptsz,
-	t_cudaEventCreate,
-	t_cudaEventCreateWithFlags,
-	t_cudaEventRecord_ptsz,
-	t_cudaEventRecordWithFlags_ptsz,
-	t_cudaEventQuery,
-	t_cudaEventSynchronize,
-	t_cudaEventDestroy,
-	t_cudaEventElapsedTime,
-	t_cudaImportExternalMemory,
-	t_cudaExternalMemoryGetMappedBuffer,
-	t_cudaExternalMemoryGetMappedMipmappedArray,
-	t_cudaDestroyExternalMemory,
-	t_cudaImportExternalSemaphore,
-	t_cudaSignalExternalSemaphoresAsync_ptsz,
-	t_cudaWaitExternalSemaphoresAsync_ptsz,
-	t_cudaDestroyExternalSemaphore,
-	t_cudaLaunchKernel_ptsz,
-	t_cudaLaunchKernelExC_ptsz,
-	t_cudaLaunchCooperativeKernel_ptsz,
-	t_cudaFuncSetCacheConfig,
-	t_cudaFuncGetAttributes,
-	t_cudaFuncSetAttribute,
-	t_cudaFuncGetName,
-	t_cudaFuncGetParamInfo,
-	t_cudaFuncGetParamCount,
-	t_cudaLaunchHostFunc_ptsz,
-	t_cudaLaunchHostFunc_v2_ptsz,
-	t_cudaFuncSetSharedMemConfig,
-	t_cudaOccupancyMaxActiveBlocksPerMultiprocessor,
-	t_cudaOccupancyAvailableDynamicSMemPerBlock,
-	t_cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-	t_cudaOccupancyMaxPotentialClusterSize,
-	t_cudaOccupancyMaxActiveClusters,
-	t_cudaMallocManaged,
-	t_cudaMalloc,
-	t_cudaMallocHost,
-	t_cudaMallocPitch,
-	t_cudaMallocArray,
-	t_cudaFree,
-	t_cudaFreeHost,
-	t_cudaFreeArray,
-	t_cudaFreeMipmappedArray,
-	t_cudaHostAlloc,
-	t_cudaHostRegister,
-	t_cudaHostUnregister,
-	t_cudaHostGetDevicePointer,
-	t_cudaHostGetFlags,
-	t_cudaMalloc3D,
-	t_cudaMalloc3DArray,
-	t_cudaMallocMipmappedArray,
-	t_cudaGetMipmappedArrayLevel,
-	t_cudaMemcpy3D_ptds,
-	t_cudaMemcpy3DPeer_ptds,
-	t_cudaMemcpy3DAsync_ptsz,
-	t_cudaMemcpy3DPeerAsync_ptsz,
-	t_cudaMemGetInfo,
-	t_cudaArrayGetInfo,
-	t_cudaArrayGetPlane,
-	t_cudaArrayGetMemoryRequirements,
-	t_cudaMipmappedArrayGetMemoryRequirements,
-	t_cudaArrayGetSparseProperties,
-	t_cudaMipmappedArrayGetSparseProperties,
-	t_cudaMemcpy_ptds,
-	t_cudaMemcpyPeer,
-	t_cudaMemcpy2D_ptds,
-	t_cudaMemcpy2DToArray_ptds,
-	t_cudaMemcpy2DFromArray_ptds,
-	t_cudaMemcpy2DArrayToArray_ptds,
-	t_cudaMemcpyToSymbol_ptds,
-	t_cudaMemcpyFromSymbol_ptds,
-	t_cudaMemcpyAsync_ptsz,
-	t_cudaMemcpyPeerAsync,
-	t_cudaMemcpyBatchAsync_ptsz,
-	t_cudaMemcpy3DBatchAsync_ptsz,
-	t_cudaMemcpyWithAttributesAsync_ptsz,
-	t_cudaMemcpy3DWithAttributesAsync_ptsz,
-	t_cudaMemcpy2DAsync_ptsz,
-	t_cudaMemcpy2DToArrayAsync_ptsz,
-	t_cudaMemcpy2DFromArrayAsync_ptsz,
-	t_cudaMemcpyToSymbolAsync_ptsz,
-	t_cudaMemcpyFromSymbolAsync_ptsz,
-	t_cudaMemset_ptds,
-	t_cudaMemset2D_ptds,
-	t_cudaMemset3D_ptds,
-	t_cudaMemsetAsync_ptsz,
-	t_cudaMemset2DAsync_ptsz,
-	t_cudaMemset3DAsync_ptsz,
-	t_cudaGetSymbolAddress,
-	t_cudaGetSymbolSize,
-	t_cudaMemPrefetchAsync_ptsz,
-	t_cudaMemPrefetchBatchAsync_ptsz,
-	t_cudaMemDiscardBatchAsync_ptsz,
-	t_cudaMemDiscardAndPrefetchBatchAsync_ptsz,
-	t_cudaMemGetLocationInfo,
-	t_cudaMemAdvise,
-	t_cudaMemRangeGetAttribute,
-	t_cudaMemRangeGetAttributes,
-	t_cudaMemcpyToArray_ptds,
-	t_cudaMemcpyFromArray_ptds,
-	t_cudaMemcpyArrayToArray_ptds,
-	t_cudaMemcpyToArrayAsync_ptsz,
-	t_cudaMemcpyFromArrayAsync_ptsz,
-	t_cudaMallocAsync_ptsz,
-	t_cudaFreeAsync_ptsz,
-	t_cudaMemPoolTrimTo,
-	t_cudaMemPoolSetAttribute,
-	t_cudaMemPoolGetAttribute,
-	t_cudaMemPoolSetAccess,
-	t_cudaMemPoolGetAccess,
-	t_cudaMemPoolCreate,
-	t_cudaMemPoolDestroy,
-	t_cudaMemGetDefaultMemPool,
-	t_cudaMemGetMemPool,
-	t_cudaMemSetMemPool,
-	t_cudaMallocFromPoolAsync_ptsz,
-	t_cudaMemPoolExportToShareableHandle,
-	t_cudaMemPoolImportFromShareableHandle,
-	t_cudaMemPoolExportPointer,
-	t_cudaMemPoolImportPointer,
-	t_cudaPointerGetAttributes,
-	t_cudaDeviceCanAccessPeer,
-	t_cudaDeviceEnablePeerAccess,
-	t_cudaDeviceDisablePeerAccess,
-	t_cudaGraphicsUnregisterResource,
-	t_cudaGraphicsResourceSetMapFlags,
-	t_cudaGraphicsMapResources,
-	t_cudaGraphicsUnmapResources,
-	t_cudaGraphicsResourceGetMappedPointer,
-	t_cudaGraphicsSubResourceGetMappedArray,
-	t_cudaGraphicsResourceGetMappedMipmappedArray,
-	t_cudaGetChannelDesc,
-	t_cudaCreateChannelDesc,
-	t_cudaCreateTextureObject,
-	t_cudaDestroyTextureObject,
-	t_cudaGetTextureObjectResourceDesc,
-	t_cudaGetTextureObjectTextureDesc,
-	t_cudaGetTextureObjectResourceViewDesc,
-	t_cudaCreateSurfaceObject,
-	t_cudaDestroySurfaceObject,
-	t_cudaGetSurfaceObjectResourceDesc,
-	t_cudaDriverGetVersion,
-	t_cudaRuntimeGetVersion,
-	t_cudaLogsRegisterCallback,
-	t_cudaLogsUnregisterCallback,
-	t_cudaLogsCurrent,
-	t_cudaLogsDumpToFile,
-	t_cudaLogsDumpToMemory,
-	t_cudaGraphCreate,
-	t_cudaGraphAddKernelNode,
-	t_cudaGraphKernelNodeGetParams,
-	t_cudaGraphKernelNodeSetParams,
-	t_cudaGraphKernelNodeCopyAttributes,
-	t_cudaGraphKernelNodeGetAttribute,
-	t_cudaGraphKernelNodeSetAttribute,
-	t_cudaGraphAddMemcpyNode,
-	t_cudaGraphAddMemcpyNodeToSymbol,
-	t_cudaGraphAddMemcpyNodeFromSymbol,
-	t_cudaGraphAddMemcpyNode1D,
-	t_cudaGraphMemcpyNodeGetParams,
-	t_cudaGraphMemcpyNodeSetParams,
-	t_cudaGraphMemcpyNodeSetParamsToSymbol,
-	t_cudaGraphMemcpyNodeSetParamsFromSymbol,
-	t_cudaGraphMemcpyNodeSetParams1D,
-	t_cudaGraphAddMemsetNode,
-	t_cudaGraphMemsetNodeGetParams,
-	t_cudaGraphMemsetNodeSetParams,
-	t_cudaGraphAddHostNode,
-	t_cudaGraphHostNodeGetParams,
-	t_cudaGraphHostNodeSetParams,
-	t_cudaGraphAddChildGraphNode,
-	t_cudaGraphChildGraphNodeGetGraph,
-	t_cudaGraphAddEmptyNode,
-	t_cudaGraphAddEventRecordNode,
-	t_cudaGraphEventRecordNodeGetEvent,
-	t_cudaGraphEventRecordNodeSetEvent,
-	t_cudaGraphAddEventWaitNode,
-	t_cudaGraphEventWaitNodeGetEvent,
-	t_cudaGraphEventWaitNodeSetEvent,
-	t_cudaGraphAddExternalSemaphoresSignalNode,
-	t_cudaGraphExternalSemaphoresSignalNodeGetParams,
-	t_cudaGraphExternalSemaphoresSignalNodeSetParams,
-	t_cudaGraphAddExternalSemaphoresWaitNode,
-	t_cudaGraphExternalSemaphoresWaitNodeGetParams,
-	t_cudaGraphExternalSemaphoresWaitNodeSetParams,
-	t_cudaGraphAddMemAllocNode,
-	t_cudaGraphMemAllocNodeGetParams,
-	t_cudaGraphAddMemFreeNode,
-	t_cudaGraphMemFreeNodeGetParams,
-	t_cudaDeviceGraphMemTrim,
-	t_cudaDeviceGetGraphMemAttribute,
-	t_cudaDeviceSetGraphMemAttribute,
-	t_cudaGraphClone,
-	t_cudaGraphNodeFindInClone,
-	t_cudaGraphNodeGetType,
-	t_cudaGraphNodeGetContainingGraph,
-	t_cudaGraphNodeGetLocalId,
-	t_cudaGraphNodeGetToolsId,
-	t_cudaGraphGetId,
-	t_cudaGraphExecGetId,
-	t_cudaGraphGetNodes,
-	t_cudaGraphGetRootNodes,
-	t_cudaGraphGetEdges,
-	t_cudaGraphNodeGetDependencies,
-	t_cudaGraphNodeGetDependentNodes,
-	t_cudaGraphAddDependencies,
-	t_cudaGraphRemoveDependencies,
-	t_cudaGraphDestroyNode,
-	t_cudaGraphInstantiate,
-	t_cudaGraphInstantiateWithFlags,
-	t_cudaGraphInstantiateWithParams_ptsz,
-	t_cudaGraphExecGetFlags,
-	t_cudaGraphExecKernelNodeSetParams,
-	t_cudaGraphExecMemcpyNodeSetParams,
-	t_cudaGraphExecMemcpyNodeSetParamsToSymbol,
-	t_cudaGraphExecMemcpyNodeSetParamsFromSymbol,
-	t_cudaGraphExecMemcpyNodeSetParams1D,
-	t_cudaGraphExecMemsetNodeSetParams,
-	t_cudaGraphExecHostNodeSetParams,
-	t_cudaGraphExecChildGraphNodeSetParams,
-	t_cudaGraphExecEventRecordNodeSetEvent,
-	t_cudaGraphExecEventWaitNodeSetEvent,
-	t_cudaGraphExecExternalSemaphoresSignalNodeSetParams,
-	t_cudaGraphExecExternalSemaphoresWaitNodeSetParams,
-	t_cudaGraphNodeSetEnabled,
-	t_cudaGraphNodeGetEnabled,
-	t_cudaGraphExecUpdate,
-	t_cudaGraphUpload_ptsz,
-	t_cudaGraphLaunch_ptsz,
-	t_cudaGraphExecDestroy,
-	t_cudaGraphDestroy,
-	t_cudaGraphDebugDotPrint,
-	t_cudaUserObjectCreate,
-	t_cudaUserObjectRetain,
-	t_cudaUserObjectRelease,
-	t_cudaGraphRetainUserObject,
-	t_cudaGraphReleaseUserObject,
-	t_cudaGraphAddNode,
-	t_cudaGraphNodeSetParams,
-	t_cudaGraphNodeGetParams,
-	t_cudaGraphExecNodeSetParams,
-	t_cudaGraphConditionalHandleCreate,
-	t_cudaGraphConditionalHandleCreate_v2,
-	t_cudaGetDriverEntryPoint_ptsz,
-	t_cudaGetDriverEntryPointByVersion_ptsz,
-	t_cudaLibraryLoadData,
-	t_cudaLibraryLoadFromFile,
-	t_cudaLibraryUnload,
-	t_cudaLibraryGetKernel,
-	t_cudaLibraryGetGlobal,
-	t_cudaLibraryGetManaged,
-	t_cudaLibraryGetUnifiedFunction,
-	t_cudaLibraryGetKernelCount,
-	t_cudaLibraryEnumerateKernels,
-	t_cudaKernelSetAttributeForDevice,
-	t_cudaDeviceGetDevResource,
-	t_cudaDevSmResourceSplitByCount,
-	t_cudaDevSmResourceSplit,
-	t_cudaDevResourceGenerateDesc,
-	t_cudaGreenCtxCreate,
-	t_cudaExecutionCtxDestroy,
-	t_cudaExecutionCtxGetDevResource,
-	t_cudaExecutionCtxGetDevice,
-	t_cudaExecutionCtxGetId,
-	t_cudaExecutionCtxStreamCreate,
-	t_cudaExecutionCtxSynchronize,
-	t_cudaStreamGetDevResource_ptsz,
-	t_cudaExecutionCtxRecordEvent,
-	t_cudaExecutionCtxWaitEvent,
-	t_cudaDeviceGetExecutionCtx,
-	t_cudaGetExportTable,
-	t_cudaGetFuncBySymbol,
-	t_cudaGetKernel,
-	t_cudaMemcpy,
-	t_cudaMemcpyToSymbol,
-	t_cudaMemcpyFromSymbol,
-	t_cudaMemcpy2D,
-	t_cudaMemcpyToArray,
-	t_cudaMemcpy2DToArray,
-	t_cudaMemcpyFromArray,
-	t_cudaMemcpy2DFromArray,
-	t_cudaMemcpyArrayToArray,
-	t_cudaMemcpy2DArrayToArray,
-	t_cudaMemcpy3D,
-	t_cudaMemcpy3DPeer,
-	t_cudaMemcpyBatchAsync,
-	t_cudaMemcpy3DBatchAsync,
-	t_cudaMemcpyWithAttributesAsync,
-	t_cudaMemcpy3DWithAttributesAsync,
-	t_cudaMemset,
-	t_cudaMemset2D,
-	t_cudaMemset3D,
-	t_cudaMemcpyAsync,
-	t_cudaMemcpyToSymbolAsync,
-	t_cudaMemcpyFromSymbolAsync,
-	t_cudaMemcpy2DAsync,
-	t_cudaMemcpyToArrayAsync,
-	t_cudaMemcpy2DToArrayAsync,
-	t_cudaMemcpyFromArrayAsync,
-	t_cudaMemcpy2DFromArrayAsync,
-	t_cudaMemcpy3DAsync,
-	t_cudaMemcpy3DPeerAsync,
-	t_cudaMemsetAsync,
-	t_cudaMemset2DAsync,
-	t_cudaMemset3DAsync,
-	t_cudaStreamQuery,
-	t_cudaStreamGetDevice,
-	t_cudaStreamGetDevResource,
-	t_cudaStreamGetFlags,
-	t_cudaStreamGetId,
-	t_cudaStreamGetPriority,
-	t_cudaEventRecord,
-	t_cudaEventRecordWithFlags,
-	t_cudaStreamWaitEvent,
-	t_cudaStreamAddCallback,
-	t_cudaStreamAttachMemAsync,
-	t_cudaStreamSynchronize,
-	t_cudaLaunchKernel,
-	t_cudaLaunchKernelExC,
-	t_cudaLaunchCooperativeKernel,
-	t_cudaLaunchHostFunc,
-	t_cudaLaunchHostFunc_v2,
-	t_cudaMemPrefetchAsync,
-	t_cudaMemPrefetchBatchAsync,
-	t_cudaMemDiscardBatchAsync,
-	t_cudaMemDiscardAndPrefetchBatchAsync,
-	t_cudaSignalExternalSemaphoresAsync,
-	t_cudaWaitExternalSemaphoresAsync,
-	t_cudaGraphInstantiateWithParams,
-	t_cudaGraphUpload,
-	t_cudaGraphLaunch,
-	t_cudaStreamBeginCapture,
-	t_cudaStreamBeginRecaptureToGraph,
-	t_cudaStreamBeginCaptureToGraph,
-	t_cudaStreamEndCapture,
-	t_cudaStreamIsCapturing,
-	t_cudaStreamGetCaptureInfo,
-	t_cudaStreamUpdateCaptureDependencies,
-	t_cudaStreamCopyAttributes,
-	t_cudaStreamGetAttribute,
-	t_cudaStreamSetAttribute,
-	t_cudaMallocAsync,
-	t_cudaFreeAsync,
-	t_cudaMallocFromPoolAsync,
-	t_cudaGetDriverEntryPoint,
-	t_cudaGetDriverEntryPointByVersion,
-	t_cudaProfilerStart,
-	t_cudaProfilerStop,
-	t_cudaGLGetDevices,
-	t_cudaGraphicsGLRegisterImage,
-	t_cudaGraphicsGLRegisterBuffer,
-	t_cudaGLSetGLDevice,
-	t_cudaGLRegisterBufferObject,
-	t_cudaGLMapBufferObject,
-	t_cudaGLUnmapBufferObject,
-	t_cudaGLUnregisterBufferObject,
-	t_cudaGLSetBufferObjectMapFlags,
-	t_cudaGLMapBufferObjectAsync,
-	t_cudaGLUnmapBufferObjectAsync,
-	t_cudaGraphicsEGLRegisterImage,
-	t_cudaEGLStreamConsumerConnect,
-	t_cudaEGLStreamConsumerConnectWithFlags,
-	t_cudaEGLStreamConsumerDisconnect,
-	t_cudaEGLStreamConsumerAcquireFrame,
-	t_cudaEGLStreamConsumerReleaseFrame,
-	t_cudaEGLStreamProducerConnect,
-	t_cudaEGLStreamProducerDisconnect,
-	t_cudaEGLStreamProducerPresentFrame,
-	t_cudaEGLStreamProducerReturnFrame,
-	t_cudaGraphicsResourceGetMappedEglFrame,
-	t_cudaEventCreateFromEGLSync,
-	t_cudaVDPAUGetDevice,
-	t_cudaVDPAUSetVDPAUDevice,
-	t_cudaGraphicsVDPAURegisterVideoSurface,
-	t_cudaGraphicsVDPAURegisterOutputSurface,
+	words0_4, /* cudaDeviceReset */
+	words0_4, /* cudaDeviceSynchronize */
+	words2_4, /* cudaDeviceSetLimit */
+	words2_4, /* cudaDeviceGetLimit */
+	words3_4, /* cudaDeviceGetTexture1DLinearMaxWidth */
+	words1_4, /* cudaDeviceGetCacheConfig */
+	words2_4, /* cudaDeviceGetStreamPriorityRange */
+	words1_4, /* cudaDeviceSetCacheConfig */
+	words2_4, /* cudaDeviceGetByPCIBusId */
+	words3_4, /* cudaDeviceGetPCIBusId */
+	words2_4, /* cudaIpcGetEventHandle */
+	t_cudaIpcOpenEventHandle, /* cudaIpcOpenEventHandle */
+	words2_4, /* cudaIpcGetMemHandle */
+	t_cudaIpcOpenMemHandle, /* cudaIpcOpenMemHandle */
+	words1_4, /* cudaIpcCloseMemHandle */
+	words2_4, /* cudaDeviceFlushGPUDirectRDMAWrites */
+	words4_4, /* cudaDeviceRegisterAsyncNotification */
+	words2_4, /* cudaDeviceUnregisterAsyncNotification */
+	words1_4, /* cudaDeviceGetSharedMemConfig */
+	words1_4, /* cudaDeviceSetSharedMemConfig */
+	words0_4, /* cudaGetLastError */
+	words0_4, /* cudaPeekAtLastError */
+	words1_8, /* cudaGetErrorName */
+	words1_8, /* cudaGetErrorString */
+	words1_4, /* cudaGetDeviceCount */
+	words2_4, /* cudaGetDeviceProperties */
+	words3_4, /* cudaDeviceGetAttribute */
+	words4_4, /* cudaDeviceGetHostAtomicCapabilities */
+	words2_4, /* cudaDeviceGetDefaultMemPool */
+	words2_4, /* cudaDeviceSetMemPool */
+	words2_4, /* cudaDeviceGetMemPool */
+	words3_4, /* cudaDeviceGetNvSciSyncAttributes */
+	words4_4, /* cudaDeviceGetP2PAttribute */
+	words5_4, /* cudaDeviceGetP2PAtomicCapabilities */
+	words2_4, /* cudaChooseDevice */
+	words3_4, /* cudaInitDevice */
+	words1_4, /* cudaSetDevice */
+	words1_4, /* cudaGetDevice */
+	words2_4, /* cudaSetValidDevices */
+	words1_4, /* cudaSetDeviceFlags */
+	words1_4, /* cudaGetDeviceFlags */
+	words1_4, /* cudaStreamCreate */
+	words2_4, /* cudaStreamCreateWithFlags */
+	words3_4, /* cudaStreamCreateWithPriority */
+	words2_4, /* cudaStreamGetPriority_ptsz */
+	words2_4, /* cudaStreamGetFlags_ptsz */
+	words2_4, /* cudaStreamGetId_ptsz */
+	words2_4, /* cudaStreamGetDevice_ptsz */
+	words0_4, /* cudaCtxResetPersistingL2Cache */
+	words2_4, /* cudaStreamCopyAttributes_ptsz */
+	words3_4, /* cudaStreamGetAttribute_ptsz */
+	words3_4, /* cudaStreamSetAttribute_ptsz */
+	words1_4, /* cudaStreamDestroy */
+	words3_4, /* cudaStreamWaitEvent_ptsz */
+	words4_4, /* cudaStreamAddCallback_ptsz */
+	words1_4, /* cudaStreamSynchronize_ptsz */
+	words1_4, /* cudaStreamQuery_ptsz */
+	words4_4, /* cudaStreamAttachMemAsync_ptsz */
+	words2_4, /* cudaStreamBeginCapture_ptsz */
+	words4_4, /* cudaStreamBeginRecaptureToGraph_ptsz */
+	words6_4, /* cudaStreamBeginCaptureToGraph_ptsz */
+	words1_4, /* cudaThreadExchangeStreamCaptureMode */
+	words2_4, /* cudaStreamEndCapture_ptsz */
+	words2_4, /* cudaStreamIsCapturing_ptsz */
+	words7_4, /* cudaStreamGetCaptureInfo_ptsz */
+	words5_4, /* cudaStreamUpdateCaptureDependencies_ptsz */
+	words1_4, /* cudaEventCreate */
+	words2_4, /* cudaEventCreateWithFlags */
+	words2_4, /* cudaEventRecord_ptsz */
+	words3_4, /* cudaEventRecordWithFlags_ptsz */
+	words1_4, /* cudaEventQuery */
+	words1_4, /* cudaEventSynchronize */
+	words1_4, /* cudaEventDestroy */
+	words3_4, /* cudaEventElapsedTime */
+	words2_4, /* cudaImportExternalMemory */
+	words3_4, /* cudaExternalMemoryGetMappedBuffer */
+	words3_4, /* cudaExternalMemoryGetMappedMipmappedArray */
+	words1_4, /* cudaDestroyExternalMemory */
+	words2_4, /* cudaImportExternalSemaphore */
+	words4_4, /* cudaSignalExternalSemaphoresAsync_ptsz */
+	words4_4, /* cudaWaitExternalSemaphoresAsync_ptsz */
+	words1_4, /* cudaDestroyExternalSemaphore */
+	t_cudaLaunchKernel_ptsz, /* cudaLaunchKernel_ptsz */
+	words3_4, /* cudaLaunchKernelExC_ptsz */
+	t_cudaLaunchCooperativeKernel_ptsz, /* cudaLaunchCooperativeKernel_ptsz */
+	words2_4, /* cudaFuncSetCacheConfig */
+	words2_4, /* cudaFuncGetAttributes */
+	words3_4, /* cudaFuncSetAttribute */
+	words2_4, /* cudaFuncGetName */
+	words4_4, /* cudaFuncGetParamInfo */
+	words2_4, /* cudaFuncGetParamCount */
+	words3_4, /* cudaLaunchHostFunc_ptsz */
+	words4_4, /* cudaLaunchHostFunc_v2_ptsz */
+	words2_4, /* cudaFuncSetSharedMemConfig */
+	words4_4, /* cudaOccupancyMaxActiveBlocksPerMultiprocessor */
+	words4_4, /* cudaOccupancyAvailableDynamicSMemPerBlock */
+	words5_4, /* cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags */
+	words3_4, /* cudaOccupancyMaxPotentialClusterSize */
+	words3_4, /* cudaOccupancyMaxActiveClusters */
+	words3_4, /* cudaMallocManaged */
+	words2_4, /* cudaMalloc */
+	words2_4, /* cudaMallocHost */
+	words4_4, /* cudaMallocPitch */
+	words5_4, /* cudaMallocArray */
+	words1_4, /* cudaFree */
+	words1_4, /* cudaFreeHost */
+	words1_4, /* cudaFreeArray */
+	words1_4, /* cudaFreeMipmappedArray */
+	words3_4, /* cudaHostAlloc */
+	words3_4, /* cudaHostRegister */
+	words1_4, /* cudaHostUnregister */
+	words3_4, /* cudaHostGetDevicePointer */
+	words2_4, /* cudaHostGetFlags */
+	t_cudaMalloc3D, /* cudaMalloc3D */
+	t_cudaMalloc3DArray, /* cudaMalloc3DArray */
+	t_cudaMallocMipmappedArray, /* cudaMallocMipmappedArray */
+	words3_4, /* cudaGetMipmappedArrayLevel */
+	words1_4, /* cudaMemcpy3D_ptds */
+	words1_4, /* cudaMemcpy3DPeer_ptds */
+	words2_4, /* cudaMemcpy3DAsync_ptsz */
+	words2_4, /* cudaMemcpy3DPeerAsync_ptsz */
+	words2_4, /* cudaMemGetInfo */
+	words4_4, /* cudaArrayGetInfo */
+	words3_4, /* cudaArrayGetPlane */
+	words3_4, /* cudaArrayGetMemoryRequirements */
+	words3_4, /* cudaMipmappedArrayGetMemoryRequirements */
+	words2_4, /* cudaArrayGetSparseProperties */
+	words2_4, /* cudaMipmappedArrayGetSparseProperties */
+	words4_4, /* cudaMemcpy_ptds */
+	words5_4, /* cudaMemcpyPeer */
+	words7_4, /* cudaMemcpy2D_ptds */
+	words8_4, /* cudaMemcpy2DToArray_ptds */
+	words8_4, /* cudaMemcpy2DFromArray_ptds */
+	words9_4, /* cudaMemcpy2DArrayToArray_ptds */
+	words5_4, /* cudaMemcpyToSymbol_ptds */
+	words5_4, /* cudaMemcpyFromSymbol_ptds */
+	words5_4, /* cudaMemcpyAsync_ptsz */
+	words6_4, /* cudaMemcpyPeerAsync */
+	words8_4, /* cudaMemcpyBatchAsync_ptsz */
+	words4_4, /* cudaMemcpy3DBatchAsync_ptsz */
+	words5_4, /* cudaMemcpyWithAttributesAsync_ptsz */
+	words3_4, /* cudaMemcpy3DWithAttributesAsync_ptsz */
+	words8_4, /* cudaMemcpy2DAsync_ptsz */
+	words9_4, /* cudaMemcpy2DToArrayAsync_ptsz */
+	words9_4, /* cudaMemcpy2DFromArrayAsync_ptsz */
+	words6_4, /* cudaMemcpyToSymbolAsync_ptsz */
+	words6_4, /* cudaMemcpyFromSymbolAsync_ptsz */
+	words3_4, /* cudaMemset_ptds */
+	words5_4, /* cudaMemset2D_ptds */
+	t_cudaMemset3D_ptds, /* cudaMemset3D_ptds */
+	words4_4, /* cudaMemsetAsync_ptsz */
+	words6_4, /* cudaMemset2DAsync_ptsz */
+	t_cudaMemset3DAsync_ptsz, /* cudaMemset3DAsync_ptsz */
+	words2_4, /* cudaGetSymbolAddress */
+	words2_4, /* cudaGetSymbolSize */
+	words5_4, /* cudaMemPrefetchAsync_ptsz */
+	words8_4, /* cudaMemPrefetchBatchAsync_ptsz */
+	words5_4, /* cudaMemDiscardBatchAsync_ptsz */
+	words8_4, /* cudaMemDiscardAndPrefetchBatchAsync_ptsz */
+	words5_4, /* cudaMemGetLocationInfo */
+	words4_4, /* cudaMemAdvise */
+	words5_4, /* cudaMemRangeGetAttribute */
+	words6_4, /* cudaMemRangeGetAttributes */
+	words6_4, /* cudaMemcpyToArray_ptds */
+	words6_4, /* cudaMemcpyFromArray_ptds */
+	words8_4, /* cudaMemcpyArrayToArray_ptds */
+	words7_4, /* cudaMemcpyToArrayAsync_ptsz */
+	words7_4, /* cudaMemcpyFromArrayAsync_ptsz */
+	words3_4, /* cudaMallocAsync_ptsz */
+	words2_4, /* cudaFreeAsync_ptsz */
+	words2_4, /* cudaMemPoolTrimTo */
+	words3_4, /* cudaMemPoolSetAttribute */
+	words3_4, /* cudaMemPoolGetAttribute */
+	words3_4, /* cudaMemPoolSetAccess */
+	words3_4, /* cudaMemPoolGetAccess */
+	words2_4, /* cudaMemPoolCreate */
+	words1_4, /* cudaMemPoolDestroy */
+	words3_4, /* cudaMemGetDefaultMemPool */
+	words3_4, /* cudaMemGetMemPool */
+	words3_4, /* cudaMemSetMemPool */
+	words4_4, /* cudaMallocFromPoolAsync_ptsz */
+	words4_4, /* cudaMemPoolExportToShareableHandle */
+	words4_4, /* cudaMemPoolImportFromShareableHandle */
+	words2_4, /* cudaMemPoolExportPointer */
+	words3_4, /* cudaMemPoolImportPointer */
+	words2_4, /* cudaPointerGetAttributes */
+	words3_4, /* cudaDeviceCanAccessPeer */
+	words2_4, /* cudaDeviceEnablePeerAccess */
+	words1_4, /* cudaDeviceDisablePeerAccess */
+	words1_4, /* cudaGraphicsUnregisterResource */
+	words2_4, /* cudaGraphicsResourceSetMapFlags */
+	words3_4, /* cudaGraphicsMapResources */
+	words3_4, /* cudaGraphicsUnmapResources */
+	words3_4, /* cudaGraphicsResourceGetMappedPointer */
+	words4_4, /* cudaGraphicsSubResourceGetMappedArray */
+	words2_4, /* cudaGraphicsResourceGetMappedMipmappedArray */
+	words2_4, /* cudaGetChannelDesc */
+	t_cudaCreateChannelDesc, /* cudaCreateChannelDesc */
+	words4_4, /* cudaCreateTextureObject */
+	words1_4, /* cudaDestroyTextureObject */
+	words2_4, /* cudaGetTextureObjectResourceDesc */
+	words2_4, /* cudaGetTextureObjectTextureDesc */
+	words2_4, /* cudaGetTextureObjectResourceViewDesc */
+	words2_4, /* cudaCreateSurfaceObject */
+	words1_4, /* cudaDestroySurfaceObject */
+	words2_4, /* cudaGetSurfaceObjectResourceDesc */
+	words1_4, /* cudaDriverGetVersion */
+	words1_4, /* cudaRuntimeGetVersion */
+	words3_4, /* cudaLogsRegisterCallback */
+	words1_4, /* cudaLogsUnregisterCallback */
+	words2_4, /* cudaLogsCurrent */
+	words3_4, /* cudaLogsDumpToFile */
+	words4_4, /* cudaLogsDumpToMemory */
+	words2_4, /* cudaGraphCreate */
+	words5_4, /* cudaGraphAddKernelNode */
+	words2_4, /* cudaGraphKernelNodeGetParams */
+	words2_4, /* cudaGraphKernelNodeSetParams */
+	words2_4, /* cudaGraphKernelNodeCopyAttributes */
+	words3_4, /* cudaGraphKernelNodeGetAttribute */
+	words3_4, /* cudaGraphKernelNodeSetAttribute */
+	words5_4, /* cudaGraphAddMemcpyNode */
+	words9_4, /* cudaGraphAddMemcpyNodeToSymbol */
+	words9_4, /* cudaGraphAddMemcpyNodeFromSymbol */
+	words8_4, /* cudaGraphAddMemcpyNode1D */
+	words2_4, /* cudaGraphMemcpyNodeGetParams */
+	words2_4, /* cudaGraphMemcpyNodeSetParams */
+	words6_4, /* cudaGraphMemcpyNodeSetParamsToSymbol */
+	words6_4, /* cudaGraphMemcpyNodeSetParamsFromSymbol */
+	words5_4, /* cudaGraphMemcpyNodeSetParams1D */
+	words5_4, /* cudaGraphAddMemsetNode */
+	words2_4, /* cudaGraphMemsetNodeGetParams */
+	words2_4, /* cudaGraphMemsetNodeSetParams */
+	words5_4, /* cudaGraphAddHostNode */
+	words2_4, /* cudaGraphHostNodeGetParams */
+	words2_4, /* cudaGraphHostNodeSetParams */
+	words5_4, /* cudaGraphAddChildGraphNode */
+	words2_4, /* cudaGraphChildGraphNodeGetGraph */
+	words4_4, /* cudaGraphAddEmptyNode */
+	words5_4, /* cudaGraphAddEventRecordNode */
+	words2_4, /* cudaGraphEventRecordNodeGetEvent */
+	words2_4, /* cudaGraphEventRecordNodeSetEvent */
+	words5_4, /* cudaGraphAddEventWaitNode */
+	words2_4, /* cudaGraphEventWaitNodeGetEvent */
+	words2_4, /* cudaGraphEventWaitNodeSetEvent */
+	words5_4, /* cudaGraphAddExternalSemaphoresSignalNode */
+	words2_4, /* cudaGraphExternalSemaphoresSignalNodeGetParams */
+	words2_4, /* cudaGraphExternalSemaphoresSignalNodeSetParams */
+	words5_4, /* cudaGraphAddExternalSemaphoresWaitNode */
+	words2_4, /* cudaGraphExternalSemaphoresWaitNodeGetParams */
+	words2_4, /* cudaGraphExternalSemaphoresWaitNodeSetParams */
+	words5_4, /* cudaGraphAddMemAllocNode */
+	words2_4, /* cudaGraphMemAllocNodeGetParams */
+	words5_4, /* cudaGraphAddMemFreeNode */
+	words2_4, /* cudaGraphMemFreeNodeGetParams */
+	words1_4, /* cudaDeviceGraphMemTrim */
+	words3_4, /* cudaDeviceGetGraphMemAttribute */
+	words3_4, /* cudaDeviceSetGraphMemAttribute */
+	words2_4, /* cudaGraphClone */
+	words3_4, /* cudaGraphNodeFindInClone */
+	words2_4, /* cudaGraphNodeGetType */
+	words2_4, /* cudaGraphNodeGetContainingGraph */
+	words2_4, /* cudaGraphNodeGetLocalId */
+	words2_4, /* cudaGraphNodeGetToolsId */
+	words2_4, /* cudaGraphGetId */
+	words2_4, /* cudaGraphExecGetId */
+	words3_4, /* cudaGraphGetNodes */
+	words3_4, /* cudaGraphGetRootNodes */
+	words5_4, /* cudaGraphGetEdges */
+	words4_4, /* cudaGraphNodeGetDependencies */
+	words4_4, /* cudaGraphNodeGetDependentNodes */
+	words5_4, /* cudaGraphAddDependencies */
+	words5_4, /* cudaGraphRemoveDependencies */
+	words1_4, /* cudaGraphDestroyNode */
+	words3_4, /* cudaGraphInstantiate */
+	words3_4, /* cudaGraphInstantiateWithFlags */
+	words3_4, /* cudaGraphInstantiateWithParams_ptsz */
+	words2_4, /* cudaGraphExecGetFlags */
+	words3_4, /* cudaGraphExecKernelNodeSetParams */
+	words3_4, /* cudaGraphExecMemcpyNodeSetParams */
+	words7_4, /* cudaGraphExecMemcpyNodeSetParamsToSymbol */
+	words7_4, /* cudaGraphExecMemcpyNodeSetParamsFromSymbol */
+	words6_4, /* cudaGraphExecMemcpyNodeSetParams1D */
+	words3_4, /* cudaGraphExecMemsetNodeSetParams */
+	words3_4, /* cudaGraphExecHostNodeSetParams */
+	words3_4, /* cudaGraphExecChildGraphNodeSetParams */
+	words3_4, /* cudaGraphExecEventRecordNodeSetEvent */
+	words3_4, /* cudaGraphExecEventWaitNodeSetEvent */
+	words3_4, /* cudaGraphExecExternalSemaphoresSignalNodeSetParams */
+	words3_4, /* cudaGraphExecExternalSemaphoresWaitNodeSetParams */
+	words3_4, /* cudaGraphNodeSetEnabled */
+	words3_4, /* cudaGraphNodeGetEnabled */
+	words3_4, /* cudaGraphExecUpdate */
+	words2_4, /* cudaGraphUpload_ptsz */
+	words2_4, /* cudaGraphLaunch_ptsz */
+	words1_4, /* cudaGraphExecDestroy */
+	words1_4, /* cudaGraphDestroy */
+	words3_4, /* cudaGraphDebugDotPrint */
+	words5_4, /* cudaUserObjectCreate */
+	words2_4, /* cudaUserObjectRetain */
+	words2_4, /* cudaUserObjectRelease */
+	words4_4, /* cudaGraphRetainUserObject */
+	words3_4, /* cudaGraphReleaseUserObject */
+	words6_4, /* cudaGraphAddNode */
+	words2_4, /* cudaGraphNodeSetParams */
+	words2_4, /* cudaGraphNodeGetParams */
+	words3_4, /* cudaGraphExecNodeSetParams */
+	words4_4, /* cudaGraphConditionalHandleCreate */
+	words5_4, /* cudaGraphConditionalHandleCreate_v2 */
+	words4_4, /* cudaGetDriverEntryPoint_ptsz */
+	words5_4, /* cudaGetDriverEntryPointByVersion_ptsz */
+	words8_4, /* cudaLibraryLoadData */
+	words8_4, /* cudaLibraryLoadFromFile */
+	words1_4, /* cudaLibraryUnload */
+	words3_4, /* cudaLibraryGetKernel */
+	words4_4, /* cudaLibraryGetGlobal */
+	words4_4, /* cudaLibraryGetManaged */
+	words3_4, /* cudaLibraryGetUnifiedFunction */
+	words2_4, /* cudaLibraryGetKernelCount */
+	words3_4, /* cudaLibraryEnumerateKernels */
+	words4_4, /* cudaKernelSetAttributeForDevice */
+	words3_4, /* cudaDeviceGetDevResource */
+	words6_4, /* cudaDevSmResourceSplitByCount */
+	words6_4, /* cudaDevSmResourceSplit */
+	words3_4, /* cudaDevResourceGenerateDesc */
+	words4_4, /* cudaGreenCtxCreate */
+	words1_4, /* cudaExecutionCtxDestroy */
+	words3_4, /* cudaExecutionCtxGetDevResource */
+	words2_4, /* cudaExecutionCtxGetDevice */
+	words2_4, /* cudaExecutionCtxGetId */
+	words4_4, /* cudaExecutionCtxStreamCreate */
+	words1_4, /* cudaExecutionCtxSynchronize */
+	words3_4, /* cudaStreamGetDevResource_ptsz */
+	words2_4, /* cudaExecutionCtxRecordEvent */
+	words2_4, /* cudaExecutionCtxWaitEvent */
+	words2_4, /* cudaDeviceGetExecutionCtx */
+	words2_4, /* cudaGetExportTable */
+	words2_4, /* cudaGetFuncBySymbol */
+	words2_4, /* cudaGetKernel */
+	words4_4, /* cudaMemcpy */
+	words5_4, /* cudaMemcpyToSymbol */
+	words5_4, /* cudaMemcpyFromSymbol */
+	words7_4, /* cudaMemcpy2D */
+	words6_4, /* cudaMemcpyToArray */
+	words8_4, /* cudaMemcpy2DToArray */
+	words6_4, /* cudaMemcpyFromArray */
+	words8_4, /* cudaMemcpy2DFromArray */
+	words8_4, /* cudaMemcpyArrayToArray */
+	words9_4, /* cudaMemcpy2DArrayToArray */
+	words1_4, /* cudaMemcpy3D */
+	words1_4, /* cudaMemcpy3DPeer */
+	words8_4, /* cudaMemcpyBatchAsync */
+	words4_4, /* cudaMemcpy3DBatchAsync */
+	words5_4, /* cudaMemcpyWithAttributesAsync */
+	words3_4, /* cudaMemcpy3DWithAttributesAsync */
+	words3_4, /* cudaMemset */
+	words5_4, /* cudaMemset2D */
+	t_cudaMemset3D, /* cudaMemset3D */
+	words5_4, /* cudaMemcpyAsync */
+	words6_4, /* cudaMemcpyToSymbolAsync */
+	words6_4, /* cudaMemcpyFromSymbolAsync */
+	words8_4, /* cudaMemcpy2DAsync */
+	words7_4, /* cudaMemcpyToArrayAsync */
+	words9_4, /* cudaMemcpy2DToArrayAsync */
+	words7_4, /* cudaMemcpyFromArrayAsync */
+	words9_4, /* cudaMemcpy2DFromArrayAsync */
+	words2_4, /* cudaMemcpy3DAsync */
+	words2_4, /* cudaMemcpy3DPeerAsync */
+	words4_4, /* cudaMemsetAsync */
+	words6_4, /* cudaMemset2DAsync */
+	t_cudaMemset3DAsync, /* cudaMemset3DAsync */
+	words1_4, /* cudaStreamQuery */
+	words2_4, /* cudaStreamGetDevice */
+	words3_4, /* cudaStreamGetDevResource */
+	words2_4, /* cudaStreamGetFlags */
+	words2_4, /* cudaStreamGetId */
+	words2_4, /* cudaStreamGetPriority */
+	words2_4, /* cudaEventRecord */
+	words3_4, /* cudaEventRecordWithFlags */
+	words3_4, /* cudaStreamWaitEvent */
+	words4_4, /* cudaStreamAddCallback */
+	words4_4, /* cudaStreamAttachMemAsync */
+	words1_4, /* cudaStreamSynchronize */
+	t_cudaLaunchKernel, /* cudaLaunchKernel */
+	words3_4, /* cudaLaunchKernelExC */
+	t_cudaLaunchCooperativeKernel, /* cudaLaunchCooperativeKernel */
+	words3_4, /* cudaLaunchHostFunc */
+	words4_4, /* cudaLaunchHostFunc_v2 */
+	words5_4, /* cudaMemPrefetchAsync */
+	words8_4, /* cudaMemPrefetchBatchAsync */
+	words5_4, /* cudaMemDiscardBatchAsync */
+	words8_4, /* cudaMemDiscardAndPrefetchBatchAsync */
+	words4_4, /* cudaSignalExternalSemaphoresAsync */
+	words4_4, /* cudaWaitExternalSemaphoresAsync */
+	words3_4, /* cudaGraphInstantiateWithParams */
+	words2_4, /* cudaGraphUpload */
+	words2_4, /* cudaGraphLaunch */
+	words2_4, /* cudaStreamBeginCapture */
+	words4_4, /* cudaStreamBeginRecaptureToGraph */
+	words6_4, /* cudaStreamBeginCaptureToGraph */
+	words2_4, /* cudaStreamEndCapture */
+	words2_4, /* cudaStreamIsCapturing */
+	words7_4, /* cudaStreamGetCaptureInfo */
+	words5_4, /* cudaStreamUpdateCaptureDependencies */
+	words2_4, /* cudaStreamCopyAttributes */
+	words3_4, /* cudaStreamGetAttribute */
+	words3_4, /* cudaStreamSetAttribute */
+	words3_4, /* cudaMallocAsync */
+	words2_4, /* cudaFreeAsync */
+	words4_4, /* cudaMallocFromPoolAsync */
+	words4_4, /* cudaGetDriverEntryPoint */
+	words5_4, /* cudaGetDriverEntryPointByVersion */
+	words0_4, /* cudaProfilerStart */
+	words0_4, /* cudaProfilerStop */
+	words4_4, /* cudaGLGetDevices */
+	words4_4, /* cudaGraphicsGLRegisterImage */
+	words3_4, /* cudaGraphicsGLRegisterBuffer */
+	words1_4, /* cudaGLSetGLDevice */
+	words1_4, /* cudaGLRegisterBufferObject */
+	words2_4, /* cudaGLMapBufferObject */
+	words1_4, /* cudaGLUnmapBufferObject */
+	words1_4, /* cudaGLUnregisterBufferObject */
+	words2_4, /* cudaGLSetBufferObjectMapFlags */
+	words3_4, /* cudaGLMapBufferObjectAsync */
+	words2_4, /* cudaGLUnmapBufferObjectAsync */
+	words3_4, /* cudaGraphicsEGLRegisterImage */
+	words2_4, /* cudaEGLStreamConsumerConnect */
+	words3_4, /* cudaEGLStreamConsumerConnectWithFlags */
+	words1_4, /* cudaEGLStreamConsumerDisconnect */
+	words4_4, /* cudaEGLStreamConsumerAcquireFrame */
+	words3_4, /* cudaEGLStreamConsumerReleaseFrame */
+	words4_4, /* cudaEGLStreamProducerConnect */
+	words1_4, /* cudaEGLStreamProducerDisconnect */
+	t_cudaEGLStreamProducerPresentFrame, /* cudaEGLStreamProducerPresentFrame */
+	words3_4, /* cudaEGLStreamProducerReturnFrame */
+	words4_4, /* cudaGraphicsResourceGetMappedEglFrame */
+	words3_4, /* cudaEventCreateFromEGLSync */
+	words3_4, /* cudaVDPAUGetDevice */
+	words3_4, /* cudaVDPAUSetVDPAUDevice */
+	words3_4, /* cudaGraphicsVDPAURegisterVideoSurface */
+	words3_4, /* cudaGraphicsVDPAURegisterOutputSurface */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -2670,7 +590,7 @@ int cudabind_a97880316c75_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

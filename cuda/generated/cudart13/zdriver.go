@@ -29,13 +29,11 @@ func CudaGetFuncBySymbol(functionPtr *CudaFunction_t, symbolPtr unsafe.Pointer) 
 	args := &struct {
 		functionPtr *CudaFunction_t
 		symbolPtr   unsafe.Pointer
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{functionPtr: functionPtr, symbolPtr: symbolPtr}
-	if err := call(symCudaGetFuncBySymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetFuncBySymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetKernel gives the kernel, good on every device, for the host function that nvcc puts in its
@@ -62,11 +60,9 @@ func CudaGetKernel(kernelPtr *CudaKernel_t, entryFuncAddr unsafe.Pointer) error 
 	args := &struct {
 		kernelPtr     *CudaKernel_t
 		entryFuncAddr unsafe.Pointer
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{kernelPtr: kernelPtr, entryFuncAddr: entryFuncAddr}
-	if err := call(symCudaGetKernel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetKernel, unsafe.Pointer(args), &args.ret)
 }

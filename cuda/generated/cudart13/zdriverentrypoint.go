@@ -22,13 +22,11 @@ func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags C
 		funcPtr      *unsafe.Pointer
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
-		_            [4]uint64
+		_0           [4]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{symbol: symbol, funcPtr: funcPtr, flags: uint64(flags), driverStatus: driverStatus}
-	if err := call(symCudaGetDriverEntryPoint_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDriverEntryPoint_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetDriverEntryPointByVersion_ptsz gives the address of a driver function by its plain name,
@@ -46,16 +44,14 @@ func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
 		cudaVersion  uint32
-		_            [4]byte
+		_0           [4]byte
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
-		_            [3]uint64
+		_1           [3]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: uint64(flags), driverStatus: driverStatus}
-	if err := call(symCudaGetDriverEntryPointByVersion_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDriverEntryPointByVersion_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetExportTable gives a table of functions that NVIDIA's own libraries use to talk to the
@@ -73,13 +69,11 @@ func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_
 	args := &struct {
 		ppExportTable  *unsafe.Pointer
 		pExportTableId *CudaUUID_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
-	if err := call(symCudaGetExportTable, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetExportTable, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetDriverEntryPoint gives the address of a driver function in the form that it had in the
@@ -115,13 +109,11 @@ func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags CudaGe
 		funcPtr      *unsafe.Pointer
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
-		_            [4]uint64
+		_0           [4]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{symbol: symbol, funcPtr: funcPtr, flags: uint64(flags), driverStatus: driverStatus}
-	if err := call(symCudaGetDriverEntryPoint, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDriverEntryPoint, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetDriverEntryPointByVersion gives the address of a driver function by its plain name, as it
@@ -161,14 +153,12 @@ func CudaGetDriverEntryPointByVersion(symbol *byte, funcPtr *unsafe.Pointer, cud
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
 		cudaVersion  uint32
-		_            [4]byte
+		_0           [4]byte
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
-		_            [3]uint64
+		_1           [3]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: uint64(flags), driverStatus: driverStatus}
-	if err := call(symCudaGetDriverEntryPointByVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetDriverEntryPointByVersion, unsafe.Pointer(args), &args.ret)
 }

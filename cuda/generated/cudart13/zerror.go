@@ -46,13 +46,11 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html.
 func CudaGetLastError() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaGetLastError, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetLastError, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaPeekAtLastError returns the code of the last call that failed on this OS thread and keeps it
@@ -87,13 +85,11 @@ func CudaGetLastError() error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html.
 func CudaPeekAtLastError() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaPeekAtLastError, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaPeekAtLastError, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetErrorName gives a status code's enumerator as a string, cudaErrorInvalidValue for 1.
@@ -117,14 +113,12 @@ func CudaPeekAtLastError() error {
 func CudaGetErrorName(error_ CudaError_t) (string, error) {
 	args := &struct {
 		error_ CudaError_t
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    *byte
 	}{error_: error_}
-	if err := call(symCudaGetErrorName, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCudaGetErrorName, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // CudaGetErrorString gives the runtime's own English words for a status code, and "unrecognized
@@ -150,12 +144,10 @@ func CudaGetErrorName(error_ CudaError_t) (string, error) {
 func CudaGetErrorString(error_ CudaError_t) (string, error) {
 	args := &struct {
 		error_ CudaError_t
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    *byte
 	}{error_: error_}
-	if err := call(symCudaGetErrorString, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCudaGetErrorString, unsafe.Pointer(args))
+	return goString(args.ret), err
 }

@@ -50,17 +50,15 @@ import "unsafe"
 func CudaDeviceGetDevResource(device int32, resource *CudaDevResource, type_ CudaDevResourceType) error {
 	args := &struct {
 		device   int32
-		_        [4]byte
+		_0       [4]byte
 		resource *CudaDevResource
 		type_    CudaDevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_1       [4]byte
+		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{device: device, resource: resource, type_: type_}
-	if err := call(symCudaDeviceGetDevResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetDevResource, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDevSmResourceSplitByCount cuts a device's multiprocessors into equal groups, none smaller
@@ -113,16 +111,14 @@ func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, in
 		input     *CudaDevResource
 		remaining *CudaDevResource
 		flags     CudaDevSmResourceSplitByCount_flags
-		_         [4]byte
+		_0        [4]byte
 		minCount  uint32
-		_         [4]byte
-		_         [2]uint64
+		_1        [4]byte
+		_2        [2]uint64
 		ret       CudaError_t
+		_3        [4]byte
 	}{result: result, nbGroups: nbGroups, input: input, remaining: remaining, flags: flags, minCount: minCount}
-	if err := call(symCudaDevSmResourceSplitByCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDevSmResourceSplitByCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDevSmResourceSplit splits multiprocessors into groups that may differ, each as its parameters
@@ -179,19 +175,17 @@ func CudaDevSmResourceSplit(result *CudaDevResource, nbGroups uint32, input *Cud
 	args := &struct {
 		result      *CudaDevResource
 		nbGroups    uint32
-		_           [4]byte
+		_0          [4]byte
 		input       *CudaDevResource
 		remainder   *CudaDevResource
 		flags       uint32
-		_           [4]byte
+		_1          [4]byte
 		groupParams *CudaDevSmResourceGroupParams
-		_           [2]uint64
+		_2          [2]uint64
 		ret         CudaError_t
+		_3          [4]byte
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, groupParams: groupParams}
-	if err := call(symCudaDevSmResourceSplit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDevSmResourceSplit, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDevResourceGenerateDesc makes one description out of resources, which [CudaGreenCtxCreate] is
@@ -236,14 +230,12 @@ func CudaDevResourceGenerateDesc(phDesc *CudaDevResourceDesc_t, resources *CudaD
 		phDesc      *CudaDevResourceDesc_t
 		resources   *CudaDevResource
 		nbResources uint32
-		_           [4]byte
-		_           [5]uint64
+		_0          [4]byte
+		_1          [5]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{phDesc: phDesc, resources: resources, nbResources: nbResources}
-	if err := call(symCudaDevResourceGenerateDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDevResourceGenerateDesc, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGreenCtxCreate creates a green context, a described part of a device, in the form of an
@@ -291,16 +283,14 @@ func CudaGreenCtxCreate(phCtx *CudaExecutionContext_t, desc CudaDevResourceDesc_
 		phCtx  *CudaExecutionContext_t
 		desc   CudaDevResourceDesc_t
 		device int32
-		_      [4]byte
+		_0     [4]byte
 		flags  uint32
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{phCtx: phCtx, desc: desc, device: device, flags: flags}
-	if err := call(symCudaGreenCtxCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGreenCtxCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExecutionCtxDestroy destroys an execution context that the program created, with its claim on
@@ -336,13 +326,11 @@ func CudaGreenCtxCreate(phCtx *CudaExecutionContext_t, desc CudaDevResourceDesc_
 func CudaExecutionCtxDestroy(ctx CudaExecutionContext_t) error {
 	args := &struct {
 		ctx CudaExecutionContext_t
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCudaExecutionCtxDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExecutionCtxDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExecutionCtxGetDevResource gives the resource that an execution context was provided with.
@@ -386,14 +374,12 @@ func CudaExecutionCtxGetDevResource(ctx CudaExecutionContext_t, resource *CudaDe
 		ctx      CudaExecutionContext_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{ctx: ctx, resource: resource, type_: type_}
-	if err := call(symCudaExecutionCtxGetDevResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExecutionCtxGetDevResource, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExecutionCtxGetDevice tells the device an execution context is on.
@@ -429,13 +415,11 @@ func CudaExecutionCtxGetDevice(device *int32, ctx CudaExecutionContext_t) error 
 	args := &struct {
 		device *int32
 		ctx    CudaExecutionContext_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{device: device, ctx: ctx}
-	if err := call(symCudaExecutionCtxGetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExecutionCtxGetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExecutionCtxGetId gives the number of an execution context, which no other gets during the
@@ -470,13 +454,11 @@ func CudaExecutionCtxGetId(ctx CudaExecutionContext_t, ctxId *uint64) error {
 	args := &struct {
 		ctx   CudaExecutionContext_t
 		ctxId *uint64
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ctx: ctx, ctxId: ctxId}
-	if err := call(symCudaExecutionCtxGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExecutionCtxGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExecutionCtxStreamCreate creates a stream in an execution context, which decides where its
@@ -520,16 +502,14 @@ func CudaExecutionCtxStreamCreate(phStream *CudaStream_t, ctx CudaExecutionConte
 		phStream *CudaStream_t
 		ctx      CudaExecutionContext_t
 		flags    uint32
-		_        [4]byte
+		_0       [4]byte
 		priority int32
-		_        [4]byte
-		_        [4]uint64
+		_1       [4]byte
+		_2       [4]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{phStream: phStream, ctx: ctx, flags: flags, priority: priority}
-	if err := call(symCudaExecutionCtxStreamCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExecutionCtxStreamCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExecutionCtxSynchronize waits until all work given to an execution context so far is done.
@@ -566,13 +546,11 @@ func CudaExecutionCtxStreamCreate(phStream *CudaStream_t, ctx CudaExecutionConte
 func CudaExecutionCtxSynchronize(ctx CudaExecutionContext_t) error {
 	args := &struct {
 		ctx CudaExecutionContext_t
-		_   [7]uint64
+		_0  [7]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCudaExecutionCtxSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExecutionCtxSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetDevResource_ptsz gives the multiprocessors on which a stream's kernels may run.
@@ -589,14 +567,12 @@ func CudaStreamGetDevResource_ptsz(hStream CudaStream_t, resource *CudaDevResour
 		hStream  CudaStream_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{hStream: hStream, resource: resource, type_: type_}
-	if err := call(symCudaStreamGetDevResource_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetDevResource_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExecutionCtxRecordEvent records an event after all work that was enqueued in an execution
@@ -636,13 +612,11 @@ func CudaExecutionCtxRecordEvent(ctx CudaExecutionContext_t, event CudaEvent_t) 
 	args := &struct {
 		ctx   CudaExecutionContext_t
 		event CudaEvent_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ctx: ctx, event: event}
-	if err := call(symCudaExecutionCtxRecordEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExecutionCtxRecordEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExecutionCtxWaitEvent holds back the future work of an execution context, in all its streams,
@@ -681,13 +655,11 @@ func CudaExecutionCtxWaitEvent(ctx CudaExecutionContext_t, event CudaEvent_t) er
 	args := &struct {
 		ctx   CudaExecutionContext_t
 		event CudaEvent_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{ctx: ctx, event: event}
-	if err := call(symCudaExecutionCtxWaitEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExecutionCtxWaitEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetExecutionCtx gives the execution context that stands for a whole device: its primary
@@ -720,14 +692,12 @@ func CudaDeviceGetExecutionCtx(ctx *CudaExecutionContext_t, device int32) error 
 	args := &struct {
 		ctx    *CudaExecutionContext_t
 		device int32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{ctx: ctx, device: device}
-	if err := call(symCudaDeviceGetExecutionCtx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetExecutionCtx, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetDevResource gives the multiprocessors on which a stream's kernels may run.
@@ -774,12 +744,10 @@ func CudaStreamGetDevResource(hStream CudaStream_t, resource *CudaDevResource, t
 		hStream  CudaStream_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{hStream: hStream, resource: resource, type_: type_}
-	if err := call(symCudaStreamGetDevResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetDevResource, unsafe.Pointer(args), &args.ret)
 }

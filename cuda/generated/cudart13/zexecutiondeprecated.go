@@ -38,12 +38,10 @@ func CudaFuncSetSharedMemConfig(func_ unsafe.Pointer, config CudaSharedMemConfig
 	args := &struct {
 		func_  unsafe.Pointer
 		config CudaSharedMemConfig
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{func_: func_, config: config}
-	if err := call(symCudaFuncSetSharedMemConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaFuncSetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }

@@ -58,13 +58,11 @@ func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *C
 	args := &struct {
 		extMem_out    *CudaExternalMemory_t
 		memHandleDesc *CudaExternalMemoryHandleDesc
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{extMem_out: extMem_out, memHandleDesc: memHandleDesc}
-	if err := call(symCudaImportExternalMemory, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaImportExternalMemory, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExternalMemoryGetMappedBuffer maps a piece of imported memory as linear device memory.
@@ -105,13 +103,11 @@ func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExtern
 		devPtr     *unsafe.Pointer
 		extMem     CudaExternalMemory_t
 		bufferDesc *CudaExternalMemoryBufferDesc
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{devPtr: devPtr, extMem: extMem, bufferDesc: bufferDesc}
-	if err := call(symCudaExternalMemoryGetMappedBuffer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExternalMemoryGetMappedBuffer, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaExternalMemoryGetMappedMipmappedArray maps a piece of imported memory as an image, as a
@@ -149,13 +145,11 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 		mipmap     *CudaMipmappedArray_t
 		extMem     CudaExternalMemory_t
 		mipmapDesc *CudaExternalMemoryMipmappedArrayDesc
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{mipmap: mipmap, extMem: extMem, mipmapDesc: mipmapDesc}
-	if err := call(symCudaExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDestroyExternalMemory ends an import of memory.
@@ -189,13 +183,11 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 	args := &struct {
 		extMem CudaExternalMemory_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{extMem: extMem}
-	if err := call(symCudaDestroyExternalMemory, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDestroyExternalMemory, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaImportExternalSemaphore imports a semaphore or fence of another API, to order its queues with
@@ -246,13 +238,11 @@ func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleD
 	args := &struct {
 		extSem_out    *CudaExternalSemaphore_t
 		semHandleDesc *CudaExternalSemaphoreHandleDesc
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{extSem_out: extSem_out, semHandleDesc: semHandleDesc}
-	if err := call(symCudaImportExternalSemaphore, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaImportExternalSemaphore, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaSignalExternalSemaphoresAsync_ptsz enqueues signals of other APIs' semaphores in a stream:
@@ -270,15 +260,13 @@ func CudaSignalExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams
 		numExtSems  uint32
-		_           [4]byte
+		_0          [4]byte
 		stream      CudaStream_t
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaWaitExternalSemaphoresAsync_ptsz enqueues waits for other APIs' semaphores in a stream: work
@@ -296,15 +284,13 @@ func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, 
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams
 		numExtSems  uint32
-		_           [4]byte
+		_0          [4]byte
 		stream      CudaStream_t
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDestroyExternalSemaphore ends an import of a semaphore, which must not be in use by pending
@@ -335,13 +321,11 @@ func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, 
 func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
 	args := &struct {
 		extSem CudaExternalSemaphore_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{extSem: extSem}
-	if err := call(symCudaDestroyExternalSemaphore, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDestroyExternalSemaphore, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaSignalExternalSemaphoresAsync enqueues signals of other APIs' semaphores in a stream: each is
@@ -390,15 +374,13 @@ func CudaSignalExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, par
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams
 		numExtSems  uint32
-		_           [4]byte
+		_0          [4]byte
 		stream      CudaStream_t
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaSignalExternalSemaphoresAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaSignalExternalSemaphoresAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work after
@@ -448,13 +430,11 @@ func CudaWaitExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, param
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams
 		numExtSems  uint32
-		_           [4]byte
+		_0          [4]byte
 		stream      CudaStream_t
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CudaError_t
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaWaitExternalSemaphoresAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaWaitExternalSemaphoresAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -51,14 +51,12 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 	args := &struct {
 		pGraph *CudaGraph_t
 		flags  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{pGraph: pGraph, flags: flags}
-	if err := call(symCudaGraphCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddKernelNode adds a node that launches a kernel.
@@ -116,13 +114,11 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pNodeParams     *CudaKernelNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphAddKernelNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddKernelNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeGetParams reads the parameters of a kernel node.
@@ -164,13 +160,11 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeSetParams replaces kernel, launch shape and arguments of a kernel node; its
@@ -215,13 +209,11 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeCopyAttributes copies all launch attributes (priority, access policy window,
@@ -251,13 +243,11 @@ func CudaGraphKernelNodeCopyAttributes(hDst CudaGraphNode_t, hSrc CudaGraphNode_
 	args := &struct {
 		hDst CudaGraphNode_t
 		hSrc CudaGraphNode_t
-		_    [6]uint64
+		_0   [6]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{hDst: hDst, hSrc: hSrc}
-	if err := call(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeGetAttribute reads one launch attribute of a kernel node.
@@ -288,15 +278,13 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	args := &struct {
 		hNode     CudaGraphNode_t
 		attr      CudaLaunchAttributeID
-		_         [4]byte
+		_0        [4]byte
 		value_out *CudaLaunchAttributeValue
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hNode: hNode, attr: attr, value_out: value_out}
-	if err := call(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphKernelNodeSetAttribute sets one launch attribute of a kernel node.
@@ -334,15 +322,13 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	args := &struct {
 		hNode CudaGraphNode_t
 		attr  CudaLaunchAttributeID
-		_     [4]byte
+		_0    [4]byte
 		value *CudaLaunchAttributeValue
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{hNode: hNode, attr: attr, value: value}
-	if err := call(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemcpyNode adds a node that copies memory between arrays, pitched memory and linear
@@ -388,13 +374,11 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pCopyParams     *CudaMemcpy3DParms
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pCopyParams: pCopyParams}
-	if err := call(symCudaGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemcpyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemcpyNodeToSymbol adds a node that copies bytes to a __device__ or __constant__
@@ -446,13 +430,11 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 		count           uint64
 		offset          uint64
 		kind            CudaMemcpyKind
-		_               [4]byte
+		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemcpyNodeFromSymbol adds a node that copies bytes from a __device__ or __constant__
@@ -504,13 +486,11 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 		count           uint64
 		offset          uint64
 		kind            CudaMemcpyKind
-		_               [4]byte
+		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemcpyNode1D adds a node that copies a number of bytes between two addresses.
@@ -558,13 +538,11 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		src             unsafe.Pointer
 		count           uint64
 		kind            CudaMemcpyKind
-		_               [4]byte
+		_0              [4]byte
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeGetParams reads the parameters of a memcpy node: source, destination, offsets
@@ -602,13 +580,11 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeSetParams replaces the parameters of a memcpy node in its graph.
@@ -649,13 +625,11 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeSetParamsToSymbol changes a memcpy node to a copy to a __device__ or
@@ -698,14 +672,12 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [2]uint64
+		_0     [4]byte
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeSetParamsFromSymbol changes a memcpy node to a copy from a __device__ or
@@ -747,14 +719,12 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
-		_      [4]byte
-		_      [2]uint64
+		_0     [4]byte
+		_1     [2]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemcpyNodeSetParams1D changes a memcpy node to a one-dimensional copy between two
@@ -790,14 +760,12 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
-		_     [4]byte
-		_     [3]uint64
+		_0    [4]byte
+		_1    [3]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{node: node, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemsetNode adds a node that sets device memory to a value of 1, 2 or 4 bytes, in one
@@ -845,13 +813,11 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pMemsetParams   *CudaMemsetParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pMemsetParams: pMemsetParams}
-	if err := call(symCudaGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemsetNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemsetNodeGetParams reads the parameters of a memset node: address, value and sizes.
@@ -886,13 +852,11 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemsetNodeSetParams replaces the parameters of a memset node in its graph; all of them
@@ -931,13 +895,11 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddHostNode adds a node that calls a host function.
@@ -992,13 +954,11 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pNodeParams     *CudaHostNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphAddHostNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddHostNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphHostNodeGetParams reads the host function that a host node calls, and its user data.
@@ -1033,13 +993,11 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphHostNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphHostNodeSetParams replaces the host function of a host node and its user data, in its
@@ -1080,13 +1038,11 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddChildGraphNode adds a node that runs another graph, the child graph, which the call
@@ -1139,13 +1095,11 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		childGraph      CudaGraph_t
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, childGraph: childGraph}
-	if err := call(symCudaGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddChildGraphNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphChildGraphNodeGetGraph returns the graph inside a child graph node, not a copy of it.
@@ -1183,13 +1137,11 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 	args := &struct {
 		node   CudaGraphNode_t
 		pGraph *CudaGraph_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{node: node, pGraph: pGraph}
-	if err := call(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddEmptyNode adds an empty node, which does nothing but join and fork paths.
@@ -1235,13 +1187,11 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddEmptyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddEventRecordNode adds a node that records an event, for the host and for streams
@@ -1294,13 +1244,11 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		event           CudaEvent_t
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCudaGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddEventRecordNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphEventRecordNodeGetEvent returns the event of an event record node.
@@ -1335,13 +1283,11 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{node: node, event_out: event_out}
-	if err := call(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphEventRecordNodeSetEvent makes an event record node of a graph record another event.
@@ -1381,13 +1327,11 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, event: event}
-	if err := call(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddEventWaitNode adds a node that waits for an event recorded outside the graph.
@@ -1437,13 +1381,11 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		event           CudaEvent_t
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCudaGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddEventWaitNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphEventWaitNodeGetEvent returns the event of an event wait node.
@@ -1478,13 +1420,11 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{node: node, event_out: event_out}
-	if err := call(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphEventWaitNodeSetEvent makes an event wait node of a graph wait for another event.
@@ -1522,13 +1462,11 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, event: event}
-	if err := call(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddExternalSemaphoresSignalNode adds a node that signals semaphores imported from
@@ -1583,13 +1521,11 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaExternalSemaphoreSignalNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExternalSemaphoresSignalNodeGetParams reads the semaphores that a signal node signals,
@@ -1626,13 +1562,11 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreSignalNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExternalSemaphoresSignalNodeSetParams replaces the semaphores of a signal node in its
@@ -1671,13 +1605,11 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddExternalSemaphoresWaitNode adds a node that waits for semaphores imported from
@@ -1732,13 +1664,11 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaExternalSemaphoreWaitNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExternalSemaphoresWaitNodeGetParams reads the semaphores for which a wait node waits,
@@ -1771,13 +1701,11 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreWaitNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExternalSemaphoresWaitNodeSetParams replaces the semaphores of a wait node in its graph,
@@ -1815,13 +1743,11 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemAllocNode adds a node that allocates device memory in each launch. The call
@@ -1888,13 +1814,11 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaMemAllocNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemAllocNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemAllocNodeGetParams reads the parameters of an allocation node: size, location and
@@ -1931,13 +1855,11 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 	args := &struct {
 		node       CudaGraphNode_t
 		params_out *CudaMemAllocNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, params_out: params_out}
-	if err := call(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddMemFreeNode adds a node that frees memory of an allocation node of this or another
@@ -1991,13 +1913,11 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		dptr            unsafe.Pointer
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dptr: dptr}
-	if err := call(symCudaGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddMemFreeNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphMemFreeNodeGetParams returns the address that a free node frees.
@@ -2032,13 +1952,11 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 	args := &struct {
 		node     CudaGraphNode_t
 		dptr_out unsafe.Pointer
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{node: node, dptr_out: dptr_out}
-	if err := call(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGraphMemTrim returns unused memory that a device caches for graphs to the system.
@@ -2082,14 +2000,12 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 func CudaDeviceGraphMemTrim(device int32) error {
 	args := &struct {
 		device int32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{device: device}
-	if err := call(symCudaDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGraphMemTrim, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceGetGraphMemAttribute returns how much memory of a device graphs use or reserve for
@@ -2128,17 +2044,15 @@ func CudaDeviceGraphMemTrim(device int32) error {
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
-		_      [4]byte
+		_0     [4]byte
 		attr   CudaGraphMemAttributeType
-		_      [4]byte
+		_1     [4]byte
 		value  unsafe.Pointer
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
-	if err := call(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDeviceSetGraphMemAttribute resets one of the two high-water marks of a device's graph memory.
@@ -2175,17 +2089,15 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
-		_      [4]byte
+		_0     [4]byte
 		attr   CudaGraphMemAttributeType
-		_      [4]byte
+		_1     [4]byte
 		value  unsafe.Pointer
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
-	if err := call(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphClone makes an independent copy of a graph: its nodes with their parameters, its edges,
@@ -2231,13 +2143,11 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphClone   *CudaGraph_t
 		originalGraph CudaGraph_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{pGraphClone: pGraphClone, originalGraph: originalGraph}
-	if err := call(symCudaGraphClone, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphClone, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeFindInClone finds the node of a clone that was copied from a given node of the
@@ -2276,13 +2186,11 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 		pNode        *CudaGraphNode_t
 		originalNode CudaGraphNode_t
 		clonedGraph  CudaGraph_t
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{pNode: pNode, originalNode: originalNode, clonedGraph: clonedGraph}
-	if err := call(symCudaGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeFindInClone, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetType returns the type of a node: kernel, memcpy, host function and so on.
@@ -2320,13 +2228,11 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 	args := &struct {
 		node  CudaGraphNode_t
 		pType *CudaGraphNodeType
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{node: node, pType: pType}
-	if err := call(symCudaGraphNodeGetType, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetType, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetContainingGraph returns the graph to which a node belongs; for a node inside a
@@ -2352,13 +2258,11 @@ func CudaGraphNodeGetContainingGraph(hNode CudaGraphNode_t, phGraph *CudaGraph_t
 	args := &struct {
 		hNode   CudaGraphNode_t
 		phGraph *CudaGraph_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hNode: hNode, phGraph: phGraph}
-	if err := call(symCudaGraphNodeGetContainingGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetContainingGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetLocalId returns the number of a node within its graph, as the files of
@@ -2388,13 +2292,11 @@ func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 	args := &struct {
 		hNode  CudaGraphNode_t
 		nodeId *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{hNode: hNode, nodeId: nodeId}
-	if err := call(symCudaGraphNodeGetLocalId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetLocalId, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetToolsId returns the 64-bit number under which profilers and other tools report a
@@ -2422,13 +2324,11 @@ func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CudaGraphNode_t
 		toolsNodeId *uint64
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
-	if err := call(symCudaGraphNodeGetToolsId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetToolsId, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphGetId returns the number of a graph, as the files of [CudaGraphDebugDotPrint] show it.
@@ -2453,13 +2353,11 @@ func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 	args := &struct {
 		hGraph  CudaGraph_t
 		graphID *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hGraph: hGraph, graphID: graphID}
-	if err := call(symCudaGraphGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecGetId returns the number of an executable, which identifies it in logs beside other
@@ -2485,13 +2383,11 @@ func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
 		graphID    *uint32
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, graphID: graphID}
-	if err := call(symCudaGraphExecGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphGetNodes lists the nodes of a graph, in the order in which they were added.
@@ -2531,13 +2427,11 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 		graph    CudaGraph_t
 		nodes    *CudaGraphNode_t
 		numNodes *uint64
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, nodes: nodes, numNodes: numNodes}
-	if err := call(symCudaGraphGetNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphGetNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphGetRootNodes lists the root nodes of a graph: the nodes without dependencies, with which
@@ -2571,13 +2465,11 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 		graph         CudaGraph_t
 		pRootNodes    *CudaGraphNode_t
 		pNumRootNodes *uint64
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CudaError_t
+		_1            [4]byte
 	}{graph: graph, pRootNodes: pRootNodes, pNumRootNodes: pNumRootNodes}
-	if err := call(symCudaGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it,
@@ -2625,13 +2517,11 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 		to       *CudaGraphNode_t
 		edgeData *CudaGraphEdgeData
 		numEdges *uint64
-		_        [3]uint64
+		_0       [3]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
-	if err := call(symCudaGraphGetEdges, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphGetEdges, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetDependencies lists the dependencies of a node: the nodes from which an edge leads
@@ -2673,13 +2563,11 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 		pDependencies    *CudaGraphNode_t
 		edgeData         *CudaGraphEdgeData
 		pNumDependencies *uint64
-		_                [4]uint64
+		_0               [4]uint64
 		ret              CudaError_t
+		_1               [4]byte
 	}{node: node, pDependencies: pDependencies, edgeData: edgeData, pNumDependencies: pNumDependencies}
-	if err := call(symCudaGraphNodeGetDependencies, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetDependencies, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetDependentNodes lists the nodes that depend on a node: the nodes to which an edge
@@ -2717,13 +2605,11 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 		pDependentNodes    *CudaGraphNode_t
 		edgeData           *CudaGraphEdgeData
 		pNumDependentNodes *uint64
-		_                  [4]uint64
+		_0                 [4]uint64
 		ret                CudaError_t
+		_1                 [4]byte
 	}{node: node, pDependentNodes: pDependentNodes, edgeData: edgeData, pNumDependentNodes: pNumDependentNodes}
-	if err := call(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddDependencies adds edges to a graph: each node of to then depends on the node at the
@@ -2768,13 +2654,11 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 		to              *CudaGraphNode_t
 		edgeData        *CudaGraphEdgeData
 		numDependencies uint64
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddDependencies, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddDependencies, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphRemoveDependencies removes edges from a graph. The nodes stay; without another path
@@ -2818,13 +2702,11 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		to              *CudaGraphNode_t
 		edgeData        *CudaGraphEdgeData
 		numDependencies uint64
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCudaGraphRemoveDependencies, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphRemoveDependencies, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphDestroyNode removes a node from its graph, with all edges from it and to it.
@@ -2864,13 +2746,11 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 	args := &struct {
 		node CudaGraphNode_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{node: node}
-	if err := call(symCudaGraphDestroyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphDestroyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphInstantiate makes an executable of a graph: checks the graph and prepares it for cheap
@@ -2951,13 +2831,11 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
-	if err := call(symCudaGraphInstantiate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphInstantiate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphInstantiateWithFlags makes an executable of a graph: checks the graph and prepares it
@@ -3038,13 +2916,11 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
-	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphInstantiateWithParams_ptsz makes an executable of a graph like
@@ -3063,13 +2939,11 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
-	if err := call(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecGetFlags returns the flags with which an executable was instantiated, as far as the
@@ -3108,13 +2982,11 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		flags     *uint64
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, flags: flags}
-	if err := call(symCudaGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecKernelNodeSetParams changes a kernel node of an executable: arguments, grid, block,
@@ -3169,13 +3041,11 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemcpyNodeSetParams changes the addresses and the length of a memcpy node of an
@@ -3224,13 +3094,11 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemcpyNodeSetParamsToSymbol changes a memcpy node of an executable to a copy to a
@@ -3282,14 +3150,12 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 		count      uint64
 		offset     uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
-		_          [1]uint64
+		_0         [4]byte
+		_1         [1]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemcpyNodeSetParamsFromSymbol changes a memcpy node of an executable to a copy from
@@ -3342,14 +3208,12 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 		count      uint64
 		offset     uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
-		_          [1]uint64
+		_0         [4]byte
+		_1         [1]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemcpyNodeSetParams1D changes a one-dimensional memcpy node of an executable, by two
@@ -3400,14 +3264,12 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 		src        unsafe.Pointer
 		count      uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
-		_          [2]uint64
+		_0         [4]byte
+		_1         [2]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, node: node, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecMemsetNodeSetParams changes address and value of a memset node of an executable, and
@@ -3453,13 +3315,11 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecHostNodeSetParams changes the host function that a host node of an executable calls,
@@ -3510,13 +3370,11 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecChildGraphNodeSetParams updates the parameters of all nodes inside a child graph
@@ -3568,13 +3426,11 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		childGraph CudaGraph_t
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, node: node, childGraph: childGraph}
-	if err := call(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecEventRecordNodeSetEvent changes the event that an event record node of an executable
@@ -3624,13 +3480,11 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecEventWaitNodeSetEvent changes the event for which an event wait node of an
@@ -3679,13 +3533,11 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecExternalSemaphoresSignalNodeSetParams changes the semaphores that a signal node of
@@ -3737,13 +3589,11 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecExternalSemaphoresWaitNodeSetParams changes the semaphores for which a wait node of
@@ -3794,13 +3644,11 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeSetEnabled enables or disables a node of an executable.
@@ -3844,14 +3692,12 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  uint32
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCudaGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeSetEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetEnabled tells whether a node of an executable is enabled.
@@ -3885,13 +3731,11 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  *uint32
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCudaGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecUpdate updates the node parameters of an executable from a graph, without a new
@@ -3972,13 +3816,11 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 		hGraphExec CudaGraphExec_t
 		hGraph     CudaGraph_t
 		resultInfo *CudaGraphExecUpdateResultInfo
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
-	if err := call(symCudaGraphExecUpdate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecUpdate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphUpload_ptsz uploads an executable to the device without launching it, so that its first
@@ -3995,13 +3837,11 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphUpload_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphLaunch_ptsz launches an executable: enqueues one run of it in a stream.
@@ -4017,13 +3857,11 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphLaunch_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecDestroy destroys an executable; its running and queued launches still run to
@@ -4072,13 +3910,11 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec}
-	if err := call(symCudaGraphExecDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphDestroy destroys a graph and all its nodes, child graphs included.
@@ -4125,13 +3961,11 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 func CudaGraphDestroy(graph CudaGraph_t) error {
 	args := &struct {
 		graph CudaGraph_t
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CudaError_t
+		_1    [4]byte
 	}{graph: graph}
-	if err := call(symCudaGraphDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphDebugDotPrint writes a description of a graph to a file, in Graphviz's DOT language.
@@ -4172,14 +4006,12 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags CudaGraphDebugD
 		graph CudaGraph_t
 		path  *byte
 		flags CudaGraphDebugDotFlags
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CudaError_t
+		_2    [4]byte
 	}{graph: graph, path: path, flags: flags}
-	if err := call(symCudaGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphDebugDotPrint, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaUserObjectCreate creates a user object: a reference count for a resource of the program, with
@@ -4236,16 +4068,14 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 		ptr             uintptr
 		destroy         CudaHostFn_t
 		initialRefcount uint32
-		_               [4]byte
+		_0              [4]byte
 		flags           CudaUserObjectFlags
-		_               [4]byte
-		_               [3]uint64
+		_1              [4]byte
+		_2              [3]uint64
 		ret             CudaError_t
+		_3              [4]byte
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
-	if err := call(symCudaUserObjectCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaUserObjectCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaUserObjectRetain adds references to a user object; the caller owns them.
@@ -4278,14 +4108,12 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 	args := &struct {
 		object CudaUserObject_t
 		count  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{object: object, count: count}
-	if err := call(symCudaUserObjectRetain, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaUserObjectRetain, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaUserObjectRelease releases references to a user object that the caller owns, and runs its
@@ -4323,14 +4151,12 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 	args := &struct {
 		object CudaUserObject_t
 		count  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{object: object, count: count}
-	if err := call(symCudaUserObjectRelease, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaUserObjectRelease, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphRetainUserObject gives a graph references to a user object, which keep the resource
@@ -4375,16 +4201,14 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CudaUserObjectRetainFlags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CudaError_t
+		_3     [4]byte
 	}{graph: graph, object: object, count: count, flags: flags}
-	if err := call(symCudaGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphRetainUserObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphReleaseUserObject releases references to a user object that a graph holds.
@@ -4422,14 +4246,12 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{graph: graph, object: object, count: count}
-	if err := call(symCudaGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphReleaseUserObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphAddNode adds a node of any type to a graph. Conditional nodes and batches of copies can
@@ -4506,13 +4328,11 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		nodeParams      *CudaGraphNodeParams
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CudaError_t
+		_1              [4]byte
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphAddNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeSetParams replaces the parameters of a node in its graph; the type must stay the
@@ -4555,13 +4375,11 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphNodeGetParams reads the parameters of a node of any type.
@@ -4600,13 +4418,11 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphExecNodeSetParams changes the parameters of one node of an executable, for any node type
@@ -4672,13 +4488,11 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 		graphExec  CudaGraphExec_t
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{graphExec: graphExec, node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphExecNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphConditionalHandleCreate creates a conditional handle: an unsigned 32-bit variable on the
@@ -4731,16 +4545,14 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 		pHandle_out        *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		defaultLaunchValue uint32
-		_                  [4]byte
+		_0                 [4]byte
 		flags              CudaGraphConditionalHandleFlags
-		_                  [4]byte
-		_                  [4]uint64
+		_1                 [4]byte
+		_2                 [4]uint64
 		ret                CudaError_t
+		_3                 [4]byte
 	}{pHandle_out: pHandle_out, graph: graph, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphConditionalHandleCreate_v2 creates a conditional handle for a given execution context
@@ -4787,16 +4599,14 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		ctx                CudaExecutionContext_t
 		defaultLaunchValue uint32
-		_                  [4]byte
+		_0                 [4]byte
 		flags              CudaGraphConditionalHandleFlags
-		_                  [4]byte
-		_                  [3]uint64
+		_1                 [4]byte
+		_2                 [3]uint64
 		ret                CudaError_t
+		_3                 [4]byte
 	}{pHandle_out: pHandle_out, graph: graph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCudaGraphConditionalHandleCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphConditionalHandleCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphInstantiateWithParams makes an executable of a graph like
@@ -4855,13 +4665,11 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CudaError_t
+		_1                [4]byte
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
-	if err := call(symCudaGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphInstantiateWithParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphUpload uploads an executable to the device without launching it, so that its first
@@ -4918,13 +4726,11 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphUpload, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphUpload, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphLaunch launches an executable: enqueues one run of it in a stream.
@@ -4991,11 +4797,9 @@ func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CudaError_t
+		_1        [4]byte
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphLaunch, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphLaunch, unsafe.Pointer(args), &args.ret)
 }

@@ -32,13 +32,11 @@ import "unsafe"
 func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
 	args := &struct {
 		resource CudaGraphicsResource_t
-		_        [7]uint64
+		_0       [7]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{resource: resource}
-	if err := call(symCudaGraphicsUnregisterResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsUnregisterResource, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsResourceSetMapFlags promises how kernels will use a resource from its next mapping
@@ -74,14 +72,12 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags Cuda
 	args := &struct {
 		resource CudaGraphicsResource_t
 		flags    CudaGraphicsMapFlags
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{resource: resource, flags: flags}
-	if err := call(symCudaGraphicsResourceSetMapFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsResourceSetMapFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsMapResources gives CUDA the use of graphics resources: from here until they are
@@ -136,16 +132,14 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags Cuda
 func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, stream CudaStream_t) error {
 	args := &struct {
 		count     int32
-		_         [4]byte
+		_0        [4]byte
 		resources *CudaGraphicsResource_t
 		stream    CudaStream_t
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{count: count, resources: resources, stream: stream}
-	if err := call(symCudaGraphicsMapResources, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsMapResources, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsUnmapResources gives resources back to the graphics API, after CUDA work of a stream.
@@ -191,16 +185,14 @@ func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, st
 func CudaGraphicsUnmapResources(count int32, resources *CudaGraphicsResource_t, stream CudaStream_t) error {
 	args := &struct {
 		count     int32
-		_         [4]byte
+		_0        [4]byte
 		resources *CudaGraphicsResource_t
 		stream    CudaStream_t
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{count: count, resources: resources, stream: stream}
-	if err := call(symCudaGraphicsUnmapResources, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsUnmapResources, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsResourceGetMappedPointer gives the device address of a mapped buffer.
@@ -236,13 +228,11 @@ func CudaGraphicsResourceGetMappedPointer(devPtr *unsafe.Pointer, size *uint64, 
 		devPtr   *unsafe.Pointer
 		size     *uint64
 		resource CudaGraphicsResource_t
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{devPtr: devPtr, size: size, resource: resource}
-	if err := call(symCudaGraphicsResourceGetMappedPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsResourceGetMappedPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsSubResourceGetMappedArray gives one level and layer of a mapped texture or image as
@@ -280,16 +270,14 @@ func CudaGraphicsSubResourceGetMappedArray(array *CudaArray_t, resource CudaGrap
 		array      *CudaArray_t
 		resource   CudaGraphicsResource_t
 		arrayIndex uint32
-		_          [4]byte
+		_0         [4]byte
 		mipLevel   uint32
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        CudaError_t
+		_3         [4]byte
 	}{array: array, resource: resource, arrayIndex: arrayIndex, mipLevel: mipLevel}
-	if err := call(symCudaGraphicsSubResourceGetMappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsSubResourceGetMappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsResourceGetMappedMipmappedArray gives all levels of a mapped texture as one mipmapped
@@ -323,11 +311,9 @@ func CudaGraphicsResourceGetMappedMipmappedArray(mipmappedArray *CudaMipmappedAr
 	args := &struct {
 		mipmappedArray *CudaMipmappedArray_t
 		resource       CudaGraphicsResource_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{mipmappedArray: mipmappedArray, resource: resource}
-	if err := call(symCudaGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args), &args.ret)
 }

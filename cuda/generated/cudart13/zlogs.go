@@ -41,13 +41,11 @@ func CudaLogsRegisterCallback(callbackFunc CudaLogsCallback_t, userData uintptr,
 		callbackFunc CudaLogsCallback_t
 		userData     uintptr
 		callback_out *CudaLogsCallbackHandle
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CudaError_t
+		_1           [4]byte
 	}{callbackFunc: callbackFunc, userData: userData, callback_out: callback_out}
-	if err := call(symCudaLogsRegisterCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLogsRegisterCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLogsUnregisterCallback ends the calls that [CudaLogsRegisterCallback] asked for.
@@ -69,13 +67,11 @@ func CudaLogsRegisterCallback(callbackFunc CudaLogsCallback_t, userData uintptr,
 func CudaLogsUnregisterCallback(callback CudaLogsCallbackHandle) error {
 	args := &struct {
 		callback CudaLogsCallbackHandle
-		_        [7]uint64
+		_0       [7]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{callback: callback}
-	if err := call(symCudaLogsUnregisterCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLogsUnregisterCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLogsCurrent notes the present end of the log, so that only later messages are read.
@@ -99,14 +95,12 @@ func CudaLogsCurrent(iterator_out *CudaLogIterator, flags uint32) error {
 	args := &struct {
 		iterator_out *CudaLogIterator
 		flags        uint32
-		_            [4]byte
-		_            [6]uint64
+		_0           [4]byte
+		_1           [6]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{iterator_out: iterator_out, flags: flags}
-	if err := call(symCudaLogsCurrent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLogsCurrent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLogsDumpToFile writes the log, or what follows a noted place, to a file.
@@ -132,14 +126,12 @@ func CudaLogsDumpToFile(iterator *CudaLogIterator, pathToFile *byte, flags uint3
 		iterator   *CudaLogIterator
 		pathToFile *byte
 		flags      uint32
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        CudaError_t
+		_2         [4]byte
 	}{iterator: iterator, pathToFile: pathToFile, flags: flags}
-	if err := call(symCudaLogsDumpToFile, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLogsDumpToFile, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaLogsDumpToMemory copies the log, or what follows a noted place, into a buffer as lines of
@@ -174,12 +166,10 @@ func CudaLogsDumpToMemory(iterator *CudaLogIterator, buffer *byte, size *uint64,
 		buffer   *byte
 		size     *uint64
 		flags    uint32
-		_        [4]byte
-		_        [4]uint64
+		_0       [4]byte
+		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{iterator: iterator, buffer: buffer, size: size, flags: flags}
-	if err := call(symCudaLogsDumpToMemory, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaLogsDumpToMemory, unsafe.Pointer(args), &args.ret)
 }

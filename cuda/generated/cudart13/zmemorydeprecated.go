@@ -23,14 +23,12 @@ func CudaMemcpyToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 		src     unsafe.Pointer
 		count   uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
-		_       [2]uint64
+		_0      [4]byte
+		_1      [2]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpyToArray_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyFromArray_ptds copies count bytes of an array, row after row, to linear memory.
@@ -52,14 +50,12 @@ func CudaMemcpyFromArray_ptds(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 		hOffset uint64
 		count   uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
-		_       [2]uint64
+		_0      [4]byte
+		_1      [2]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind}
-	if err := call(symCudaMemcpyFromArray_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyFromArray_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyArrayToArray_ptds copies count bytes from one array to another, row after row.
@@ -83,13 +79,11 @@ func CudaMemcpyArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst 
 		hOffsetSrc uint64
 		count      uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
+		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, count: count, kind: kind}
-	if err := call(symCudaMemcpyArrayToArray_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyArrayToArray_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyToArrayAsync_ptsz enqueues a copy of count bytes of linear memory into an array, row
@@ -112,15 +106,13 @@ func CudaMemcpyToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64
 		src     unsafe.Pointer
 		count   uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		stream  CudaStream_t
-		_       [1]uint64
+		_1      [1]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyToArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyFromArrayAsync_ptsz enqueues a copy of count bytes of an array, row after row, to
@@ -143,15 +135,13 @@ func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wO
 		hOffset uint64
 		count   uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		stream  CudaStream_t
-		_       [1]uint64
+		_1      [1]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyFromArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyToArray copies count bytes of linear memory to an array, row after row.
@@ -205,14 +195,12 @@ func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsa
 		src     unsafe.Pointer
 		count   uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
-		_       [2]uint64
+		_0      [4]byte
+		_1      [2]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpyToArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyToArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyFromArray copies count bytes of an array, row after row, to linear memory.
@@ -265,14 +253,12 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 		hOffset uint64
 		count   uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
-		_       [2]uint64
+		_0      [4]byte
+		_1      [2]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind}
-	if err := call(symCudaMemcpyFromArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyFromArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyArrayToArray copies count bytes from one array to another, row after row.
@@ -327,13 +313,11 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 		hOffsetSrc uint64
 		count      uint64
 		kind       CudaMemcpyKind
-		_          [4]byte
+		_0         [4]byte
 		ret        CudaError_t
+		_1         [4]byte
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, count: count, kind: kind}
-	if err := call(symCudaMemcpyArrayToArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyArrayToArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyToArrayAsync enqueues a copy of count bytes of linear memory into an array, row after
@@ -391,15 +375,13 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 		src     unsafe.Pointer
 		count   uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		stream  CudaStream_t
-		_       [1]uint64
+		_1      [1]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToArrayAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyToArrayAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaMemcpyFromArrayAsync enqueues a copy of count bytes of an array, row after row, to linear
@@ -454,13 +436,11 @@ func CudaMemcpyFromArrayAsync(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 		hOffset uint64
 		count   uint64
 		kind    CudaMemcpyKind
-		_       [4]byte
+		_0      [4]byte
 		stream  CudaStream_t
-		_       [1]uint64
+		_1      [1]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromArrayAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaMemcpyFromArrayAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -43,16 +43,14 @@ func CudaGLGetDevices(pCudaDeviceCount *uint32, pCudaDevices *int32, cudaDeviceC
 		pCudaDeviceCount *uint32
 		pCudaDevices     *int32
 		cudaDeviceCount  uint32
-		_                [4]byte
+		_0               [4]byte
 		deviceList       CudaGLDeviceList
-		_                [4]byte
-		_                [4]uint64
+		_1               [4]byte
+		_2               [4]uint64
 		ret              CudaError_t
+		_3               [4]byte
 	}{pCudaDeviceCount: pCudaDeviceCount, pCudaDevices: pCudaDevices, cudaDeviceCount: cudaDeviceCount, deviceList: deviceList}
-	if err := call(symCudaGLGetDevices, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGLGetDevices, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsGLRegisterImage registers a texture or renderbuffer of OpenGL, so that CUDA can use
@@ -97,18 +95,16 @@ func CudaGraphicsGLRegisterImage(resource *CudaGraphicsResource_t, image uint32,
 	args := &struct {
 		resource *CudaGraphicsResource_t
 		image    uint32
-		_        [4]byte
+		_0       [4]byte
 		target   uint32
-		_        [4]byte
+		_1       [4]byte
 		flags    CudaGraphicsRegisterFlags
-		_        [4]byte
-		_        [4]uint64
+		_2       [4]byte
+		_3       [4]uint64
 		ret      CudaError_t
+		_4       [4]byte
 	}{resource: resource, image: image, target: target, flags: flags}
-	if err := call(symCudaGraphicsGLRegisterImage, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsGLRegisterImage, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsGLRegisterBuffer registers a buffer object of OpenGL, so that kernels and copies can
@@ -152,14 +148,12 @@ func CudaGraphicsGLRegisterBuffer(resource *CudaGraphicsResource_t, buffer uint3
 	args := &struct {
 		resource *CudaGraphicsResource_t
 		buffer   uint32
-		_        [4]byte
+		_0       [4]byte
 		flags    CudaGraphicsRegisterFlags
-		_        [4]byte
-		_        [5]uint64
+		_1       [4]byte
+		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{resource: resource, buffer: buffer, flags: flags}
-	if err := call(symCudaGraphicsGLRegisterBuffer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsGLRegisterBuffer, unsafe.Pointer(args), &args.ret)
 }

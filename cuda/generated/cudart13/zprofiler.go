@@ -30,13 +30,11 @@ import "unsafe"
 // [cuProfilerStart]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuProfilerStart
 func CudaProfilerStart() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaProfilerStart, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaProfilerStart, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaProfilerStop tells the profiling tool that is attached to the process to stop recording.
@@ -63,11 +61,9 @@ func CudaProfilerStart() error {
 // [cuProfilerStop]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuProfilerStop
 func CudaProfilerStop() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaProfilerStop, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaProfilerStop, unsafe.Pointer(args), &args.ret)
 }

@@ -48,13 +48,11 @@ import "unsafe"
 func CudaStreamCreate(pStream *CudaStream_t) error {
 	args := &struct {
 		pStream *CudaStream_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{pStream: pStream}
-	if err := call(symCudaStreamCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamCreateWithFlags makes a new, empty stream in the current context, or in the primary
@@ -117,14 +115,12 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 	args := &struct {
 		pStream *CudaStream_t
 		flags   uint32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{pStream: pStream, flags: flags}
-	if err := call(symCudaStreamCreateWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamCreateWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamCreateWithPriority makes a new stream with a priority, which tells the device's
@@ -184,16 +180,14 @@ func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority 
 	args := &struct {
 		pStream  *CudaStream_t
 		flags    uint32
-		_        [4]byte
+		_0       [4]byte
 		priority int32
-		_        [4]byte
-		_        [5]uint64
+		_1       [4]byte
+		_2       [5]uint64
 		ret      CudaError_t
+		_3       [4]byte
 	}{pStream: pStream, flags: flags, priority: priority}
-	if err := call(symCudaStreamCreateWithPriority, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamCreateWithPriority, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetPriority_ptsz returns the priority of a stream.
@@ -209,13 +203,11 @@ func CudaStreamGetPriority_ptsz(hStream CudaStream_t, priority *int32) error {
 	args := &struct {
 		hStream  CudaStream_t
 		priority *int32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
-	if err := call(symCudaStreamGetPriority_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetPriority_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetFlags_ptsz tells whether a stream was created as a blocking or a non-blocking
@@ -232,13 +224,11 @@ func CudaStreamGetFlags_ptsz(hStream CudaStream_t, flags *uint32) error {
 	args := &struct {
 		hStream CudaStream_t
 		flags   *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
-	if err := call(symCudaStreamGetFlags_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetId_ptsz returns a number that identifies a stream for the lifetime of the process.
@@ -254,13 +244,11 @@ func CudaStreamGetId_ptsz(hStream CudaStream_t, streamId *uint64) error {
 	args := &struct {
 		hStream  CudaStream_t
 		streamId *uint64
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
-	if err := call(symCudaStreamGetId_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetId_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetDevice_ptsz returns the device of a stream.
@@ -276,13 +264,11 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 	args := &struct {
 		hStream CudaStream_t
 		device  *int32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, device: device}
-	if err := call(symCudaStreamGetDevice_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetDevice_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaCtxResetPersistingL2Cache gives every line of L2 that an access policy window marked as
@@ -310,13 +296,11 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaCtxResetPersistingL2Cache() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaCtxResetPersistingL2Cache, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaCtxResetPersistingL2Cache, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamCopyAttributes_ptsz copies all attributes of one stream to another.
@@ -332,13 +316,11 @@ func CudaStreamCopyAttributes_ptsz(dst CudaStream_t, src CudaStream_t) error {
 	args := &struct {
 		dst CudaStream_t
 		src CudaStream_t
-		_   [6]uint64
+		_0  [6]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{dst: dst, src: src}
-	if err := call(symCudaStreamCopyAttributes_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamCopyAttributes_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetAttribute_ptsz reads one attribute of a stream.
@@ -354,15 +336,13 @@ func CudaStreamGetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 	args := &struct {
 		hStream   CudaStream_t
 		attr      CudaLaunchAttributeID
-		_         [4]byte
+		_0        [4]byte
 		value_out *CudaLaunchAttributeValue
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
-	if err := call(symCudaStreamGetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamSetAttribute_ptsz sets one attribute of a stream, for work enqueued later.
@@ -378,15 +358,13 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 	args := &struct {
 		hStream CudaStream_t
 		attr    CudaLaunchAttributeID
-		_       [4]byte
+		_0      [4]byte
 		value   *CudaLaunchAttributeValue
-		_       [5]uint64
+		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
-	if err := call(symCudaStreamSetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamSetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamDestroy destroys a stream; its pending work still runs to completion.
@@ -442,13 +420,11 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 func CudaStreamDestroy(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
-	if err := call(symCudaStreamDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamWaitEvent_ptsz makes work that is enqueued in a stream after this call wait for an
@@ -466,14 +442,12 @@ func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint
 		stream CudaStream_t
 		event  CudaEvent_t
 		flags  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, event: event, flags: flags}
-	if err := call(symCudaStreamWaitEvent_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamWaitEvent_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamAddCallback_ptsz enqueues a host callback, which runs when the stream's earlier work is
@@ -495,14 +469,12 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 		callback CudaStreamCallback_t
 		userData uintptr
 		flags    uint32
-		_        [4]byte
-		_        [4]uint64
+		_0       [4]byte
+		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
-	if err := call(symCudaStreamAddCallback_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamAddCallback_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamSynchronize_ptsz blocks the calling thread until all work that was in a stream at the
@@ -518,13 +490,11 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
-	if err := call(symCudaStreamSynchronize_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamSynchronize_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamQuery_ptsz tells whether all work in a stream is done, without waiting.
@@ -539,13 +509,11 @@ func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 func CudaStreamQuery_ptsz(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
-	if err := call(symCudaStreamQuery_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamQuery_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamAttachMemAsync_ptsz changes, in stream order, which streams may use a block of managed
@@ -564,14 +532,12 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 		devPtr unsafe.Pointer
 		length uint64
 		flags  uint32
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
-	if err := call(symCudaStreamAttachMemAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamAttachMemAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamBeginCapture_ptsz begins to capture a stream: work enqueued there from now on does not
@@ -588,14 +554,12 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 	args := &struct {
 		stream CudaStream_t
 		mode   CudaStreamCaptureMode
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, mode: mode}
-	if err := call(symCudaStreamBeginCapture_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamBeginCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamBeginRecaptureToGraph_ptsz begins to capture a sequence again into its graph, which
@@ -612,16 +576,14 @@ func CudaStreamBeginRecaptureToGraph_ptsz(stream CudaStream_t, mode CudaStreamCa
 	args := &struct {
 		stream       CudaStream_t
 		mode         CudaStreamCaptureMode
-		_            [4]byte
+		_0           [4]byte
 		graph        CudaGraph_t
 		callbackData *CudaGraphRecaptureCallbackData
-		_            [4]uint64
+		_1           [4]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{stream: stream, mode: mode, graph: graph, callbackData: callbackData}
-	if err := call(symCudaStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamBeginCaptureToGraph_ptsz begins to capture a stream into an existing graph.
@@ -641,14 +603,12 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		mode            CudaStreamCaptureMode
-		_               [4]byte
-		_               [2]uint64
+		_0              [4]byte
+		_1              [2]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
-	if err := call(symCudaStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaThreadExchangeStreamCaptureMode sets the capture mode of the calling thread, which decides
@@ -711,13 +671,11 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 	args := &struct {
 		mode *CudaStreamCaptureMode
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CudaError_t
+		_1   [4]byte
 	}{mode: mode}
-	if err := call(symCudaThreadExchangeStreamCaptureMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaThreadExchangeStreamCaptureMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamEndCapture_ptsz ends the capture that began in a stream and returns the graph.
@@ -733,13 +691,11 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		stream CudaStream_t
 		pGraph *CudaGraph_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream, pGraph: pGraph}
-	if err := call(symCudaStreamEndCapture_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamEndCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamIsCapturing_ptsz tells whether a stream is capturing, and whether its capture is still
@@ -756,13 +712,11 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 	args := &struct {
 		stream         CudaStream_t
 		pCaptureStatus *CudaStreamCaptureStatus
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
-	if err := call(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
@@ -784,13 +738,11 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 		dependencies_out    **CudaGraphNode_t
 		edgeData_out        **CudaGraphEdgeData
 		numDependencies_out *uint64
-		_                   [1]uint64
+		_0                  [1]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
-	if err := call(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamUpdateCaptureDependencies_ptsz changes the nodes on which the next node captured in a
@@ -810,14 +762,12 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		flags           CudaStreamUpdateCaptureDependenciesFlags
-		_               [4]byte
-		_               [3]uint64
+		_0              [4]byte
+		_1              [3]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
-	if err := call(symCudaStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamQuery tells whether all work in a stream is done, without waiting.
@@ -872,13 +822,11 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 func CudaStreamQuery(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
-	if err := call(symCudaStreamQuery, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamQuery, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetDevice returns the device of a stream.
@@ -924,13 +872,11 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 	args := &struct {
 		hStream CudaStream_t
 		device  *int32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, device: device}
-	if err := call(symCudaStreamGetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetFlags tells whether a stream was created as a blocking or a non-blocking stream.
@@ -977,13 +923,11 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 	args := &struct {
 		hStream CudaStream_t
 		flags   *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CudaError_t
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
-	if err := call(symCudaStreamGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetId returns a number that identifies a stream for the lifetime of the process.
@@ -1031,13 +975,11 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 	args := &struct {
 		hStream  CudaStream_t
 		streamId *uint64
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
-	if err := call(symCudaStreamGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetPriority returns the priority of a stream.
@@ -1084,13 +1026,11 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 	args := &struct {
 		hStream  CudaStream_t
 		priority *int32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CudaError_t
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
-	if err := call(symCudaStreamGetPriority, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetPriority, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamWaitEvent makes work that is enqueued in a stream after this call wait for an event.
@@ -1155,14 +1095,12 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 		stream CudaStream_t
 		event  CudaEvent_t
 		flags  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, event: event, flags: flags}
-	if err := call(symCudaStreamWaitEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamWaitEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamAddCallback enqueues a host callback, which runs when the stream's earlier work is done
@@ -1245,14 +1183,12 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 		callback CudaStreamCallback_t
 		userData uintptr
 		flags    uint32
-		_        [4]byte
-		_        [4]uint64
+		_0       [4]byte
+		_1       [4]uint64
 		ret      CudaError_t
+		_2       [4]byte
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
-	if err := call(symCudaStreamAddCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamAddCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamAttachMemAsync changes, in stream order, which streams may use a block of managed
@@ -1320,14 +1256,12 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 		devPtr unsafe.Pointer
 		length uint64
 		flags  uint32
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
-	if err := call(symCudaStreamAttachMemAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamAttachMemAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamSynchronize blocks the calling thread until all work that was in a stream at the time
@@ -1384,13 +1318,11 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 func CudaStreamSynchronize(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream}
-	if err := call(symCudaStreamSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamBeginCapture begins to capture a stream: work enqueued there from now on does not run,
@@ -1450,14 +1382,12 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 	args := &struct {
 		stream CudaStream_t
 		mode   CudaStreamCaptureMode
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CudaError_t
+		_2     [4]byte
 	}{stream: stream, mode: mode}
-	if err := call(symCudaStreamBeginCapture, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamBeginCapture, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamBeginRecaptureToGraph begins to capture a sequence again into its graph, which updates
@@ -1499,16 +1429,14 @@ func CudaStreamBeginRecaptureToGraph(stream CudaStream_t, mode CudaStreamCapture
 	args := &struct {
 		stream       CudaStream_t
 		mode         CudaStreamCaptureMode
-		_            [4]byte
+		_0           [4]byte
 		graph        CudaGraph_t
 		callbackData *CudaGraphRecaptureCallbackData
-		_            [4]uint64
+		_1           [4]uint64
 		ret          CudaError_t
+		_2           [4]byte
 	}{stream: stream, mode: mode, graph: graph, callbackData: callbackData}
-	if err := call(symCudaStreamBeginRecaptureToGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamBeginRecaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamBeginCaptureToGraph begins to capture a stream into an existing graph.
@@ -1564,14 +1492,12 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		mode            CudaStreamCaptureMode
-		_               [4]byte
-		_               [2]uint64
+		_0              [4]byte
+		_1              [2]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
-	if err := call(symCudaStreamBeginCaptureToGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamBeginCaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamEndCapture ends the capture that began in a stream and returns the graph.
@@ -1625,13 +1551,11 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		stream CudaStream_t
 		pGraph *CudaGraph_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CudaError_t
+		_1     [4]byte
 	}{stream: stream, pGraph: pGraph}
-	if err := call(symCudaStreamEndCapture, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamEndCapture, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamIsCapturing tells whether a stream is capturing, and whether its capture is still
@@ -1674,13 +1598,11 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 	args := &struct {
 		stream         CudaStream_t
 		pCaptureStatus *CudaStreamCaptureStatus
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CudaError_t
+		_1             [4]byte
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
-	if err := call(symCudaStreamIsCapturing, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamIsCapturing, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
@@ -1745,13 +1667,11 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 		dependencies_out    **CudaGraphNode_t
 		edgeData_out        **CudaGraphEdgeData
 		numDependencies_out *uint64
-		_                   [1]uint64
+		_0                  [1]uint64
 		ret                 CudaError_t
+		_1                  [4]byte
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
-	if err := call(symCudaStreamGetCaptureInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetCaptureInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamUpdateCaptureDependencies changes the nodes on which the next node captured in a stream
@@ -1799,14 +1719,12 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		flags           CudaStreamUpdateCaptureDependenciesFlags
-		_               [4]byte
-		_               [3]uint64
+		_0              [4]byte
+		_1              [3]uint64
 		ret             CudaError_t
+		_2              [4]byte
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
-	if err := call(symCudaStreamUpdateCaptureDependencies, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamUpdateCaptureDependencies, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamCopyAttributes copies all attributes of one stream to another.
@@ -1846,13 +1764,11 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 	args := &struct {
 		dst CudaStream_t
 		src CudaStream_t
-		_   [6]uint64
+		_0  [6]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{dst: dst, src: src}
-	if err := call(symCudaStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamGetAttribute reads one attribute of a stream.
@@ -1894,15 +1810,13 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 	args := &struct {
 		hStream   CudaStream_t
 		attr      CudaLaunchAttributeID
-		_         [4]byte
+		_0        [4]byte
 		value_out *CudaLaunchAttributeValue
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CudaError_t
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
-	if err := call(symCudaStreamGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaStreamSetAttribute sets one attribute of a stream, for work enqueued later.
@@ -1952,13 +1866,11 @@ func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 	args := &struct {
 		hStream CudaStream_t
 		attr    CudaLaunchAttributeID
-		_       [4]byte
+		_0      [4]byte
 		value   *CudaLaunchAttributeValue
-		_       [5]uint64
+		_1      [5]uint64
 		ret     CudaError_t
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
-	if err := call(symCudaStreamSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaStreamSetAttribute, unsafe.Pointer(args), &args.ret)
 }

@@ -36,13 +36,11 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 	args := &struct {
 		pSurfObject *CudaSurfaceObject_t
 		pResDesc    *CudaResourceDesc
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
+		_1          [4]byte
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
-	if err := call(symCudaCreateSurfaceObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaCreateSurfaceObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDestroySurfaceObject frees a surface object; kernels that write through it must have
@@ -67,13 +65,11 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 func CudaDestroySurfaceObject(surfObject CudaSurfaceObject_t) error {
 	args := &struct {
 		surfObject CudaSurfaceObject_t
-		_          [7]uint64
+		_0         [7]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{surfObject: surfObject}
-	if err := call(symCudaDestroySurfaceObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDestroySurfaceObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetSurfaceObjectResourceDesc tells which array was given to a surface object at its creation.
@@ -99,11 +95,9 @@ func CudaGetSurfaceObjectResourceDesc(pResDesc *CudaResourceDesc, surfObject Cud
 	args := &struct {
 		pResDesc   *CudaResourceDesc
 		surfObject CudaSurfaceObject_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
+		_1         [4]byte
 	}{pResDesc: pResDesc, surfObject: surfObject}
-	if err := call(symCudaGetSurfaceObjectResourceDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetSurfaceObjectResourceDesc, unsafe.Pointer(args), &args.ret)
 }

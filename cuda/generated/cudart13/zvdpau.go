@@ -31,15 +31,13 @@ func CudaVDPAUGetDevice(device *int32, vdpDevice uint32, vdpGetProcAddress uintp
 	args := &struct {
 		device            *int32
 		vdpDevice         uint32
-		_                 [4]byte
+		_0                [4]byte
 		vdpGetProcAddress uintptr
-		_                 [5]uint64
+		_1                [5]uint64
 		ret               CudaError_t
+		_2                [4]byte
 	}{device: device, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
-	if err := call(symCudaVDPAUGetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaVDPAUGetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaVDPAUSetVDPAUDevice makes a device the thread's own, and ready for the surfaces of a VDPAU
@@ -74,17 +72,15 @@ func CudaVDPAUGetDevice(device *int32, vdpDevice uint32, vdpGetProcAddress uintp
 func CudaVDPAUSetVDPAUDevice(device int32, vdpDevice uint32, vdpGetProcAddress uintptr) error {
 	args := &struct {
 		device            int32
-		_                 [4]byte
+		_0                [4]byte
 		vdpDevice         uint32
-		_                 [4]byte
+		_1                [4]byte
 		vdpGetProcAddress uintptr
-		_                 [5]uint64
+		_2                [5]uint64
 		ret               CudaError_t
+		_3                [4]byte
 	}{device: device, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
-	if err := call(symCudaVDPAUSetVDPAUDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaVDPAUSetVDPAUDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsVDPAURegisterVideoSurface registers a video surface of VDPAU, so that CUDA can use
@@ -126,16 +122,14 @@ func CudaGraphicsVDPAURegisterVideoSurface(resource *CudaGraphicsResource_t, vdp
 	args := &struct {
 		resource   *CudaGraphicsResource_t
 		vdpSurface uint32
-		_          [4]byte
+		_0         [4]byte
 		flags      CudaGraphicsRegisterFlags
-		_          [4]byte
-		_          [5]uint64
+		_1         [4]byte
+		_2         [5]uint64
 		ret        CudaError_t
+		_3         [4]byte
 	}{resource: resource, vdpSurface: vdpSurface, flags: flags}
-	if err := call(symCudaGraphicsVDPAURegisterVideoSurface, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsVDPAURegisterVideoSurface, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGraphicsVDPAURegisterOutputSurface registers an output surface of VDPAU, so that CUDA can use
@@ -175,14 +169,12 @@ func CudaGraphicsVDPAURegisterOutputSurface(resource *CudaGraphicsResource_t, vd
 	args := &struct {
 		resource   *CudaGraphicsResource_t
 		vdpSurface uint32
-		_          [4]byte
+		_0         [4]byte
 		flags      CudaGraphicsRegisterFlags
-		_          [4]byte
-		_          [5]uint64
+		_1         [4]byte
+		_2         [5]uint64
 		ret        CudaError_t
+		_3         [4]byte
 	}{resource: resource, vdpSurface: vdpSurface, flags: flags}
-	if err := call(symCudaGraphicsVDPAURegisterOutputSurface, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGraphicsVDPAURegisterOutputSurface, unsafe.Pointer(args), &args.ret)
 }

@@ -13,348 +13,105 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_cufftPlan1d(void *fn, void *args)
+static void words4_4(void *fn, uint64_t *words)
 {
-	struct args_cufftPlan1d *s = args;
-	s->ret = ((fn_cufftPlan1d)fn)(s->p0, s->p1, s->p2, s->p3);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3]);
 }
-static void t_cufftPlan2d(void *fn, void *args)
+static void words5_4(void *fn, uint64_t *words)
 {
-	struct args_cufftPlan2d *s = args;
-	s->ret = ((fn_cufftPlan2d)fn)(s->p0, s->p1, s->p2, s->p3);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4]);
 }
-static void t_cufftPlan3d(void *fn, void *args)
+static void words11_4(void *fn, uint64_t *words)
 {
-	struct args_cufftPlan3d *s = args;
-	s->ret = ((fn_cufftPlan3d)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+	*(uint32_t *)(words + 11) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10]);
 }
-static void t_cufftPlanMany(void *fn, void *args)
+static void words6_4(void *fn, uint64_t *words)
 {
-	struct args_cufftPlanMany *s = args;
-	s->ret = ((fn_cufftPlanMany)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5]);
 }
-static void t_cufftMakePlan1d(void *fn, void *args)
+static void words12_4(void *fn, uint64_t *words)
 {
-	struct args_cufftMakePlan1d *s = args;
-	s->ret = ((fn_cufftMakePlan1d)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+	*(uint32_t *)(words + 12) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11]);
 }
-static void t_cufftMakePlan2d(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_cufftMakePlan2d *s = args;
-	s->ret = ((fn_cufftMakePlan2d)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cufftMakePlan3d(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_cufftMakePlan3d *s = args;
-	s->ret = ((fn_cufftMakePlan3d)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_cufftMakePlanMany(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_cufftMakePlanMany *s = args;
-	s->ret = ((fn_cufftMakePlanMany)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_cufftMakePlanMany64(void *fn, void *args)
+static void words14_4(void *fn, uint64_t *words)
 {
-	struct args_cufftMakePlanMany64 *s = args;
-	s->ret = ((fn_cufftMakePlanMany64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cufftGetSizeMany64(void *fn, void *args)
-{
-	struct args_cufftGetSizeMany64 *s = args;
-	s->ret = ((fn_cufftGetSizeMany64)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cufftEstimate1d(void *fn, void *args)
-{
-	struct args_cufftEstimate1d *s = args;
-	s->ret = ((fn_cufftEstimate1d)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftEstimate2d(void *fn, void *args)
-{
-	struct args_cufftEstimate2d *s = args;
-	s->ret = ((fn_cufftEstimate2d)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftEstimate3d(void *fn, void *args)
-{
-	struct args_cufftEstimate3d *s = args;
-	s->ret = ((fn_cufftEstimate3d)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cufftEstimateMany(void *fn, void *args)
-{
-	struct args_cufftEstimateMany *s = args;
-	s->ret = ((fn_cufftEstimateMany)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cufftCreate(void *fn, void *args)
-{
-	struct args_cufftCreate *s = args;
-	s->ret = ((fn_cufftCreate)fn)(s->p0);
-}
-static void t_cufftGetSize1d(void *fn, void *args)
-{
-	struct args_cufftGetSize1d *s = args;
-	s->ret = ((fn_cufftGetSize1d)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cufftGetSize2d(void *fn, void *args)
-{
-	struct args_cufftGetSize2d *s = args;
-	s->ret = ((fn_cufftGetSize2d)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cufftGetSize3d(void *fn, void *args)
-{
-	struct args_cufftGetSize3d *s = args;
-	s->ret = ((fn_cufftGetSize3d)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cufftGetSizeMany(void *fn, void *args)
-{
-	struct args_cufftGetSizeMany *s = args;
-	s->ret = ((fn_cufftGetSizeMany)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cufftGetSize(void *fn, void *args)
-{
-	struct args_cufftGetSize *s = args;
-	s->ret = ((fn_cufftGetSize)fn)(s->p0, s->p1);
-}
-static void t_cufftSetWorkArea(void *fn, void *args)
-{
-	struct args_cufftSetWorkArea *s = args;
-	s->ret = ((fn_cufftSetWorkArea)fn)(s->p0, s->p1);
-}
-static void t_cufftSetAutoAllocation(void *fn, void *args)
-{
-	struct args_cufftSetAutoAllocation *s = args;
-	s->ret = ((fn_cufftSetAutoAllocation)fn)(s->p0, s->p1);
-}
-static void t_cufftExecC2C(void *fn, void *args)
-{
-	struct args_cufftExecC2C *s = args;
-	s->ret = ((fn_cufftExecC2C)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftExecR2C(void *fn, void *args)
-{
-	struct args_cufftExecR2C *s = args;
-	s->ret = ((fn_cufftExecR2C)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftExecC2R(void *fn, void *args)
-{
-	struct args_cufftExecC2R *s = args;
-	s->ret = ((fn_cufftExecC2R)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftExecZ2Z(void *fn, void *args)
-{
-	struct args_cufftExecZ2Z *s = args;
-	s->ret = ((fn_cufftExecZ2Z)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftExecD2Z(void *fn, void *args)
-{
-	struct args_cufftExecD2Z *s = args;
-	s->ret = ((fn_cufftExecD2Z)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftExecZ2D(void *fn, void *args)
-{
-	struct args_cufftExecZ2D *s = args;
-	s->ret = ((fn_cufftExecZ2D)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftSetStream(void *fn, void *args)
-{
-	struct args_cufftSetStream *s = args;
-	s->ret = ((fn_cufftSetStream)fn)(s->p0, s->p1);
-}
-static void t_cufftDestroy(void *fn, void *args)
-{
-	struct args_cufftDestroy *s = args;
-	s->ret = ((fn_cufftDestroy)fn)(s->p0);
-}
-static void t_cufftGetVersion(void *fn, void *args)
-{
-	struct args_cufftGetVersion *s = args;
-	s->ret = ((fn_cufftGetVersion)fn)(s->p0);
-}
-static void t_cufftGetProperty(void *fn, void *args)
-{
-	struct args_cufftGetProperty *s = args;
-	s->ret = ((fn_cufftGetProperty)fn)(s->p0, s->p1);
-}
-static void t_cufftSetPlanPropertyInt64(void *fn, void *args)
-{
-	struct args_cufftSetPlanPropertyInt64 *s = args;
-	s->ret = ((fn_cufftSetPlanPropertyInt64)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftGetPlanPropertyInt64(void *fn, void *args)
-{
-	struct args_cufftGetPlanPropertyInt64 *s = args;
-	s->ret = ((fn_cufftGetPlanPropertyInt64)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftResetPlanProperty(void *fn, void *args)
-{
-	struct args_cufftResetPlanProperty *s = args;
-	s->ret = ((fn_cufftResetPlanProperty)fn)(s->p0, s->p1);
-}
-static void t_cufftXtSetGPUs(void *fn, void *args)
-{
-	struct args_cufftXtSetGPUs *s = args;
-	s->ret = ((fn_cufftXtSetGPUs)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftXtMalloc(void *fn, void *args)
-{
-	struct args_cufftXtMalloc *s = args;
-	s->ret = ((fn_cufftXtMalloc)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftXtMemcpy(void *fn, void *args)
-{
-	struct args_cufftXtMemcpy *s = args;
-	s->ret = ((fn_cufftXtMemcpy)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftXtFree(void *fn, void *args)
-{
-	struct args_cufftXtFree *s = args;
-	s->ret = ((fn_cufftXtFree)fn)(s->p0);
-}
-static void t_cufftXtSetWorkArea(void *fn, void *args)
-{
-	struct args_cufftXtSetWorkArea *s = args;
-	s->ret = ((fn_cufftXtSetWorkArea)fn)(s->p0, s->p1);
-}
-static void t_cufftXtExecDescriptorC2C(void *fn, void *args)
-{
-	struct args_cufftXtExecDescriptorC2C *s = args;
-	s->ret = ((fn_cufftXtExecDescriptorC2C)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftXtExecDescriptorR2C(void *fn, void *args)
-{
-	struct args_cufftXtExecDescriptorR2C *s = args;
-	s->ret = ((fn_cufftXtExecDescriptorR2C)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftXtExecDescriptorC2R(void *fn, void *args)
-{
-	struct args_cufftXtExecDescriptorC2R *s = args;
-	s->ret = ((fn_cufftXtExecDescriptorC2R)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftXtExecDescriptorZ2Z(void *fn, void *args)
-{
-	struct args_cufftXtExecDescriptorZ2Z *s = args;
-	s->ret = ((fn_cufftXtExecDescriptorZ2Z)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftXtExecDescriptorD2Z(void *fn, void *args)
-{
-	struct args_cufftXtExecDescriptorD2Z *s = args;
-	s->ret = ((fn_cufftXtExecDescriptorD2Z)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftXtExecDescriptorZ2D(void *fn, void *args)
-{
-	struct args_cufftXtExecDescriptorZ2D *s = args;
-	s->ret = ((fn_cufftXtExecDescriptorZ2D)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftXtQueryPlan(void *fn, void *args)
-{
-	struct args_cufftXtQueryPlan *s = args;
-	s->ret = ((fn_cufftXtQueryPlan)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftXtSetCallback(void *fn, void *args)
-{
-	struct args_cufftXtSetCallback *s = args;
-	s->ret = ((fn_cufftXtSetCallback)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftXtClearCallback(void *fn, void *args)
-{
-	struct args_cufftXtClearCallback *s = args;
-	s->ret = ((fn_cufftXtClearCallback)fn)(s->p0, s->p1);
-}
-static void t_cufftXtSetCallbackSharedSize(void *fn, void *args)
-{
-	struct args_cufftXtSetCallbackSharedSize *s = args;
-	s->ret = ((fn_cufftXtSetCallbackSharedSize)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cufftXtSetJITCallback(void *fn, void *args)
-{
-	struct args_cufftXtSetJITCallback *s = args;
-	s->ret = ((fn_cufftXtSetJITCallback)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cufftXtMakePlanMany(void *fn, void *args)
-{
-	struct args_cufftXtMakePlanMany *s = args;
-	s->ret = ((fn_cufftXtMakePlanMany)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cufftXtGetSizeMany(void *fn, void *args)
-{
-	struct args_cufftXtGetSizeMany *s = args;
-	s->ret = ((fn_cufftXtGetSizeMany)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13);
-}
-static void t_cufftXtExec(void *fn, void *args)
-{
-	struct args_cufftXtExec *s = args;
-	s->ret = ((fn_cufftXtExec)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftXtExecDescriptor(void *fn, void *args)
-{
-	struct args_cufftXtExecDescriptor *s = args;
-	s->ret = ((fn_cufftXtExecDescriptor)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cufftXtSetWorkAreaPolicy(void *fn, void *args)
-{
-	struct args_cufftXtSetWorkAreaPolicy *s = args;
-	s->ret = ((fn_cufftXtSetWorkAreaPolicy)fn)(s->p0, s->p1, s->p2);
+	*(uint32_t *)(words + 14) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13]);
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[56] = {
-	t_cufftPlan1d,
-	t_cufftPlan2d,
-	t_cufftPlan3d,
-	t_cufftPlanMany,
-	t_cufftMakePlan1d,
-	t_cufftMakePlan2d,
-	t_cufftMakePlan3d,
-	t_cufftMakePlanMany,
-	t_cufftMakePlanMany64,
-	t_cufftGetSizeMany64,
-	t_cufftEstimate1d,
-	t_cufftEstimate2d,
-	t_cufftEstimate3d,
-	t_cufftEstimateMany,
-	t_cufftCreate,
-	t_cufftGetSize1d,
-	t_cufftGetSize2d,
-	t_cufftGetSize3d,
-	t_cufftGetSizeMany,
-	t_cufftGetSize,
-	t_cufftSetWorkArea,
-	t_cufftSetAutoAllocation,
-	t_cufftExecC2C,
-	t_cufftExecR2C,
-	t_cufftExecC2R,
-	t_cufftExecZ2Z,
-	t_cufftExecD2Z,
-	t_cufftExecZ2D,
-	t_cufftSetStream,
-	t_cufftDestroy,
-	t_cufftGetVersion,
-	t_cufftGetProperty,
-	t_cufftSetPlanPropertyInt64,
-	t_cufftGetPlanPropertyInt64,
-	t_cufftResetPlanProperty,
-	t_cufftXtSetGPUs,
-	t_cufftXtMalloc,
-	t_cufftXtMemcpy,
-	t_cufftXtFree,
-	t_cufftXtSetWorkArea,
-	t_cufftXtExecDescriptorC2C,
-	t_cufftXtExecDescriptorR2C,
-	t_cufftXtExecDescriptorC2R,
-	t_cufftXtExecDescriptorZ2Z,
-	t_cufftXtExecDescriptorD2Z,
-	t_cufftXtExecDescriptorZ2D,
-	t_cufftXtQueryPlan,
-	t_cufftXtSetCallback,
-	t_cufftXtClearCallback,
-	t_cufftXtSetCallbackSharedSize,
-	t_cufftXtSetJITCallback,
-	t_cufftXtMakePlanMany,
-	t_cufftXtGetSizeMany,
-	t_cufftXtExec,
-	t_cufftXtExecDescriptor,
-	t_cufftXtSetWorkAreaPolicy,
+	words4_4, /* cufftPlan1d */
+	words4_4, /* cufftPlan2d */
+	words5_4, /* cufftPlan3d */
+	words11_4, /* cufftPlanMany */
+	words5_4, /* cufftMakePlan1d */
+	words5_4, /* cufftMakePlan2d */
+	words6_4, /* cufftMakePlan3d */
+	words12_4, /* cufftMakePlanMany */
+	words12_4, /* cufftMakePlanMany64 */
+	words12_4, /* cufftGetSizeMany64 */
+	words4_4, /* cufftEstimate1d */
+	words4_4, /* cufftEstimate2d */
+	words5_4, /* cufftEstimate3d */
+	words11_4, /* cufftEstimateMany */
+	words1_4, /* cufftCreate */
+	words5_4, /* cufftGetSize1d */
+	words5_4, /* cufftGetSize2d */
+	words6_4, /* cufftGetSize3d */
+	words12_4, /* cufftGetSizeMany */
+	words2_4, /* cufftGetSize */
+	words2_4, /* cufftSetWorkArea */
+	words2_4, /* cufftSetAutoAllocation */
+	words4_4, /* cufftExecC2C */
+	words3_4, /* cufftExecR2C */
+	words3_4, /* cufftExecC2R */
+	words4_4, /* cufftExecZ2Z */
+	words3_4, /* cufftExecD2Z */
+	words3_4, /* cufftExecZ2D */
+	words2_4, /* cufftSetStream */
+	words1_4, /* cufftDestroy */
+	words1_4, /* cufftGetVersion */
+	words2_4, /* cufftGetProperty */
+	words3_4, /* cufftSetPlanPropertyInt64 */
+	words3_4, /* cufftGetPlanPropertyInt64 */
+	words2_4, /* cufftResetPlanProperty */
+	words3_4, /* cufftXtSetGPUs */
+	words3_4, /* cufftXtMalloc */
+	words4_4, /* cufftXtMemcpy */
+	words1_4, /* cufftXtFree */
+	words2_4, /* cufftXtSetWorkArea */
+	words4_4, /* cufftXtExecDescriptorC2C */
+	words3_4, /* cufftXtExecDescriptorR2C */
+	words3_4, /* cufftXtExecDescriptorC2R */
+	words4_4, /* cufftXtExecDescriptorZ2Z */
+	words3_4, /* cufftXtExecDescriptorD2Z */
+	words3_4, /* cufftXtExecDescriptorZ2D */
+	words3_4, /* cufftXtQueryPlan */
+	words4_4, /* cufftXtSetCallback */
+	words2_4, /* cufftXtClearCallback */
+	words3_4, /* cufftXtSetCallbackSharedSize */
+	words6_4, /* cufftXtSetJITCallback */
+	words14_4, /* cufftXtMakePlanMany */
+	words14_4, /* cufftXtGetSizeMany */
+	words4_4, /* cufftXtExec */
+	words4_4, /* cufftXtExecDescriptor */
+	words3_4, /* cufftXtSetWorkAreaPolicy */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -366,7 +123,7 @@ int cudabind_ed778ccf06af_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

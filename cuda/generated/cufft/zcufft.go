@@ -44,18 +44,16 @@ func CufftPlan1d(plan *CufftHandle, nx int32, type_ CufftType, batch int32) erro
 	args := &struct {
 		plan  *CufftHandle
 		nx    int32
-		_     [4]byte
+		_0    [4]byte
 		type_ CufftType
-		_     [4]byte
+		_1    [4]byte
 		batch int32
-		_     [4]byte
-		_     [4]uint64
+		_2    [4]byte
+		_3    [4]uint64
 		ret   CufftResult
+		_4    [4]byte
 	}{plan: plan, nx: nx, type_: type_, batch: batch}
-	if err := call(symCufftPlan1d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftPlan1d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftPlan2d makes a plan for one two-dimensional transform of a contiguous array, ready to run.
@@ -90,18 +88,16 @@ func CufftPlan2d(plan *CufftHandle, nx int32, ny int32, type_ CufftType) error {
 	args := &struct {
 		plan  *CufftHandle
 		nx    int32
-		_     [4]byte
+		_0    [4]byte
 		ny    int32
-		_     [4]byte
+		_1    [4]byte
 		type_ CufftType
-		_     [4]byte
-		_     [4]uint64
+		_2    [4]byte
+		_3    [4]uint64
 		ret   CufftResult
+		_4    [4]byte
 	}{plan: plan, nx: nx, ny: ny, type_: type_}
-	if err := call(symCufftPlan2d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftPlan2d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftPlan3d makes a plan for one three-dimensional transform of a contiguous array, ready to run.
@@ -136,20 +132,18 @@ func CufftPlan3d(plan *CufftHandle, nx int32, ny int32, nz int32, type_ CufftTyp
 	args := &struct {
 		plan  *CufftHandle
 		nx    int32
-		_     [4]byte
+		_0    [4]byte
 		ny    int32
-		_     [4]byte
+		_1    [4]byte
 		nz    int32
-		_     [4]byte
+		_2    [4]byte
 		type_ CufftType
-		_     [4]byte
-		_     [3]uint64
+		_3    [4]byte
+		_4    [3]uint64
 		ret   CufftResult
+		_5    [4]byte
 	}{plan: plan, nx: nx, ny: ny, nz: nz, type_: type_}
-	if err := call(symCufftPlan3d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftPlan3d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftPlanMany makes a plan for a batch of transforms in one to three dimensions with any regular
@@ -205,28 +199,26 @@ func CufftPlanMany(plan *CufftHandle, rank int32, n *int32, inembed *int32, istr
 	args := &struct {
 		plan    *CufftHandle
 		rank    int32
-		_       [4]byte
+		_0      [4]byte
 		n       *int32
 		inembed *int32
 		istride int32
-		_       [4]byte
+		_1      [4]byte
 		idist   int32
-		_       [4]byte
+		_2      [4]byte
 		onembed *int32
 		ostride int32
-		_       [4]byte
+		_3      [4]byte
 		odist   int32
-		_       [4]byte
+		_4      [4]byte
 		type_   CufftType
-		_       [4]byte
+		_5      [4]byte
 		batch   int32
-		_       [4]byte
+		_6      [4]byte
 		ret     CufftResult
+		_7      [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch}
-	if err := call(symCufftPlanMany, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftPlanMany, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftMakePlan1d plans one-dimensional transforms of contiguous data on a handle from
@@ -262,21 +254,19 @@ func CufftPlanMany(plan *CufftHandle, rank int32, n *int32, inembed *int32, istr
 func CufftMakePlan1d(plan CufftHandle, nx int32, type_ CufftType, batch int32, workSize *uint64) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		nx       int32
-		_        [4]byte
+		_1       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_2       [4]byte
 		batch    int32
-		_        [4]byte
+		_3       [4]byte
 		workSize *uint64
-		_        [3]uint64
+		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{plan: plan, nx: nx, type_: type_, batch: batch, workSize: workSize}
-	if err := call(symCufftMakePlan1d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftMakePlan1d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftMakePlan2d plans one two-dimensional transform of a contiguous array on a handle from
@@ -310,21 +300,19 @@ func CufftMakePlan1d(plan CufftHandle, nx int32, type_ CufftType, batch int32, w
 func CufftMakePlan2d(plan CufftHandle, nx int32, ny int32, type_ CufftType, workSize *uint64) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		nx       int32
-		_        [4]byte
+		_1       [4]byte
 		ny       int32
-		_        [4]byte
+		_2       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_3       [4]byte
 		workSize *uint64
-		_        [3]uint64
+		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{plan: plan, nx: nx, ny: ny, type_: type_, workSize: workSize}
-	if err := call(symCufftMakePlan2d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftMakePlan2d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftMakePlan3d plans one three-dimensional transform of a contiguous array on a handle from
@@ -360,23 +348,21 @@ func CufftMakePlan2d(plan CufftHandle, nx int32, ny int32, type_ CufftType, work
 func CufftMakePlan3d(plan CufftHandle, nx int32, ny int32, nz int32, type_ CufftType, workSize *uint64) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		nx       int32
-		_        [4]byte
+		_1       [4]byte
 		ny       int32
-		_        [4]byte
+		_2       [4]byte
 		nz       int32
-		_        [4]byte
+		_3       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_4       [4]byte
 		workSize *uint64
-		_        [2]uint64
+		_5       [2]uint64
 		ret      CufftResult
+		_6       [4]byte
 	}{plan: plan, nx: nx, ny: ny, nz: nz, type_: type_, workSize: workSize}
-	if err := call(symCufftMakePlan3d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftMakePlan3d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftMakePlanMany plans a batch of transforms of any regular layout on a handle from
@@ -421,31 +407,29 @@ func CufftMakePlan3d(plan CufftHandle, nx int32, ny int32, nz int32, type_ Cufft
 func CufftMakePlanMany(plan CufftHandle, rank int32, n *int32, inembed *int32, istride int32, idist int32, onembed *int32, ostride int32, odist int32, type_ CufftType, batch int32, workSize *uint64) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		rank     int32
-		_        [4]byte
+		_1       [4]byte
 		n        *int32
 		inembed  *int32
 		istride  int32
-		_        [4]byte
+		_2       [4]byte
 		idist    int32
-		_        [4]byte
+		_3       [4]byte
 		onembed  *int32
 		ostride  int32
-		_        [4]byte
+		_4       [4]byte
 		odist    int32
-		_        [4]byte
+		_5       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_6       [4]byte
 		batch    int32
-		_        [4]byte
+		_7       [4]byte
 		workSize *uint64
 		ret      CufftResult
+		_8       [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workSize: workSize}
-	if err := call(symCufftMakePlanMany, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftMakePlanMany, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftMakePlanMany64 plans a batch of transforms of any regular layout on a handle from
@@ -490,9 +474,9 @@ func CufftMakePlanMany(plan CufftHandle, rank int32, n *int32, inembed *int32, i
 func CufftMakePlanMany64(plan CufftHandle, rank int32, n *int64, inembed *int64, istride int64, idist int64, onembed *int64, ostride int64, odist int64, type_ CufftType, batch int64, workSize *uint64) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		rank     int32
-		_        [4]byte
+		_1       [4]byte
 		n        *int64
 		inembed  *int64
 		istride  int64
@@ -501,15 +485,13 @@ func CufftMakePlanMany64(plan CufftHandle, rank int32, n *int64, inembed *int64,
 		ostride  int64
 		odist    int64
 		type_    CufftType
-		_        [4]byte
+		_2       [4]byte
 		batch    int64
 		workSize *uint64
 		ret      CufftResult
+		_3       [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workSize: workSize}
-	if err := call(symCufftMakePlanMany64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftMakePlanMany64, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetSizeMany64 gives the workspace of a batch with lengths, strides and distances of 64 bits.
@@ -548,9 +530,9 @@ func CufftMakePlanMany64(plan CufftHandle, rank int32, n *int64, inembed *int64,
 func CufftGetSizeMany64(plan CufftHandle, rank int32, n *int64, inembed *int64, istride int64, idist int64, onembed *int64, ostride int64, odist int64, type_ CufftType, batch int64, workSize *uint64) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		rank     int32
-		_        [4]byte
+		_1       [4]byte
 		n        *int64
 		inembed  *int64
 		istride  int64
@@ -559,15 +541,13 @@ func CufftGetSizeMany64(plan CufftHandle, rank int32, n *int64, inembed *int64, 
 		ostride  int64
 		odist    int64
 		type_    CufftType
-		_        [4]byte
+		_2       [4]byte
 		batch    int64
 		workSize *uint64
 		ret      CufftResult
+		_3       [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workSize: workSize}
-	if err := call(symCufftGetSizeMany64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetSizeMany64, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftEstimate1d guesses the workspace of one-dimensional transforms from their length, without a
@@ -599,19 +579,17 @@ func CufftGetSizeMany64(plan CufftHandle, rank int32, n *int64, inembed *int64, 
 func CufftEstimate1d(nx int32, type_ CufftType, batch int32, workSize *uint64) error {
 	args := &struct {
 		nx       int32
-		_        [4]byte
+		_0       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_1       [4]byte
 		batch    int32
-		_        [4]byte
+		_2       [4]byte
 		workSize *uint64
-		_        [4]uint64
+		_3       [4]uint64
 		ret      CufftResult
+		_4       [4]byte
 	}{nx: nx, type_: type_, batch: batch, workSize: workSize}
-	if err := call(symCufftEstimate1d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftEstimate1d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftEstimate2d guesses the workspace of a two-dimensional transform of a contiguous array,
@@ -640,19 +618,17 @@ func CufftEstimate1d(nx int32, type_ CufftType, batch int32, workSize *uint64) e
 func CufftEstimate2d(nx int32, ny int32, type_ CufftType, workSize *uint64) error {
 	args := &struct {
 		nx       int32
-		_        [4]byte
+		_0       [4]byte
 		ny       int32
-		_        [4]byte
+		_1       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_2       [4]byte
 		workSize *uint64
-		_        [4]uint64
+		_3       [4]uint64
 		ret      CufftResult
+		_4       [4]byte
 	}{nx: nx, ny: ny, type_: type_, workSize: workSize}
-	if err := call(symCufftEstimate2d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftEstimate2d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftEstimate3d guesses the workspace of a three-dimensional transform of a contiguous array,
@@ -682,21 +658,19 @@ func CufftEstimate2d(nx int32, ny int32, type_ CufftType, workSize *uint64) erro
 func CufftEstimate3d(nx int32, ny int32, nz int32, type_ CufftType, workSize *uint64) error {
 	args := &struct {
 		nx       int32
-		_        [4]byte
+		_0       [4]byte
 		ny       int32
-		_        [4]byte
+		_1       [4]byte
 		nz       int32
-		_        [4]byte
+		_2       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_3       [4]byte
 		workSize *uint64
-		_        [3]uint64
+		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{nx: nx, ny: ny, nz: nz, type_: type_, workSize: workSize}
-	if err := call(symCufftEstimate3d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftEstimate3d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftEstimateMany guesses the workspace of a batch with the layout of [CufftPlanMany], without a
@@ -732,29 +706,27 @@ func CufftEstimate3d(nx int32, ny int32, nz int32, type_ CufftType, workSize *ui
 func CufftEstimateMany(rank int32, n *int32, inembed *int32, istride int32, idist int32, onembed *int32, ostride int32, odist int32, type_ CufftType, batch int32, workSize *uint64) error {
 	args := &struct {
 		rank     int32
-		_        [4]byte
+		_0       [4]byte
 		n        *int32
 		inembed  *int32
 		istride  int32
-		_        [4]byte
+		_1       [4]byte
 		idist    int32
-		_        [4]byte
+		_2       [4]byte
 		onembed  *int32
 		ostride  int32
-		_        [4]byte
+		_3       [4]byte
 		odist    int32
-		_        [4]byte
+		_4       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_5       [4]byte
 		batch    int32
-		_        [4]byte
+		_6       [4]byte
 		workSize *uint64
 		ret      CufftResult
+		_7       [4]byte
 	}{rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workSize: workSize}
-	if err := call(symCufftEstimateMany, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftEstimateMany, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftCreate makes an empty plan, to be set up before one of the functions that plan.
@@ -783,13 +755,11 @@ func CufftEstimateMany(rank int32, n *int32, inembed *int32, istride int32, idis
 func CufftCreate(handle *CufftHandle) error {
 	args := &struct {
 		handle *CufftHandle
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CufftResult
+		_1     [4]byte
 	}{handle: handle}
-	if err := call(symCufftCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetSize1d gives the workspace of one-dimensional transforms with the settings of a plan,
@@ -823,21 +793,19 @@ func CufftCreate(handle *CufftHandle) error {
 func CufftGetSize1d(handle CufftHandle, nx int32, type_ CufftType, batch int32, workSize *uint64) error {
 	args := &struct {
 		handle   CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		nx       int32
-		_        [4]byte
+		_1       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_2       [4]byte
 		batch    int32
-		_        [4]byte
+		_3       [4]byte
 		workSize *uint64
-		_        [3]uint64
+		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{handle: handle, nx: nx, type_: type_, batch: batch, workSize: workSize}
-	if err := call(symCufftGetSize1d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetSize1d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetSize2d gives the workspace of a two-dimensional transform with the settings of a plan.
@@ -867,21 +835,19 @@ func CufftGetSize1d(handle CufftHandle, nx int32, type_ CufftType, batch int32, 
 func CufftGetSize2d(handle CufftHandle, nx int32, ny int32, type_ CufftType, workSize *uint64) error {
 	args := &struct {
 		handle   CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		nx       int32
-		_        [4]byte
+		_1       [4]byte
 		ny       int32
-		_        [4]byte
+		_2       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_3       [4]byte
 		workSize *uint64
-		_        [3]uint64
+		_4       [3]uint64
 		ret      CufftResult
+		_5       [4]byte
 	}{handle: handle, nx: nx, ny: ny, type_: type_, workSize: workSize}
-	if err := call(symCufftGetSize2d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetSize2d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetSize3d gives the workspace of a three-dimensional transform with the settings of a plan.
@@ -912,23 +878,21 @@ func CufftGetSize2d(handle CufftHandle, nx int32, ny int32, type_ CufftType, wor
 func CufftGetSize3d(handle CufftHandle, nx int32, ny int32, nz int32, type_ CufftType, workSize *uint64) error {
 	args := &struct {
 		handle   CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		nx       int32
-		_        [4]byte
+		_1       [4]byte
 		ny       int32
-		_        [4]byte
+		_2       [4]byte
 		nz       int32
-		_        [4]byte
+		_3       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_4       [4]byte
 		workSize *uint64
-		_        [2]uint64
+		_5       [2]uint64
 		ret      CufftResult
+		_6       [4]byte
 	}{handle: handle, nx: nx, ny: ny, nz: nz, type_: type_, workSize: workSize}
-	if err := call(symCufftGetSize3d, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetSize3d, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetSizeMany gives the workspace of a batch with the layout of [CufftPlanMany] and the
@@ -966,31 +930,29 @@ func CufftGetSize3d(handle CufftHandle, nx int32, ny int32, nz int32, type_ Cuff
 func CufftGetSizeMany(handle CufftHandle, rank int32, n *int32, inembed *int32, istride int32, idist int32, onembed *int32, ostride int32, odist int32, type_ CufftType, batch int32, workArea *uint64) error {
 	args := &struct {
 		handle   CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		rank     int32
-		_        [4]byte
+		_1       [4]byte
 		n        *int32
 		inembed  *int32
 		istride  int32
-		_        [4]byte
+		_2       [4]byte
 		idist    int32
-		_        [4]byte
+		_3       [4]byte
 		onembed  *int32
 		ostride  int32
-		_        [4]byte
+		_4       [4]byte
 		odist    int32
-		_        [4]byte
+		_5       [4]byte
 		type_    CufftType
-		_        [4]byte
+		_6       [4]byte
 		batch    int32
-		_        [4]byte
+		_7       [4]byte
 		workArea *uint64
 		ret      CufftResult
+		_8       [4]byte
 	}{handle: handle, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, onembed: onembed, ostride: ostride, odist: odist, type_: type_, batch: batch, workArea: workArea}
-	if err := call(symCufftGetSizeMany, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetSizeMany, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetSize gives the exact workspace of a plan that is ready, in bytes.
@@ -1018,15 +980,13 @@ func CufftGetSizeMany(handle CufftHandle, rank int32, n *int32, inembed *int32, 
 func CufftGetSize(handle CufftHandle, workSize *uint64) error {
 	args := &struct {
 		handle   CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		workSize *uint64
-		_        [6]uint64
+		_1       [6]uint64
 		ret      CufftResult
+		_2       [4]byte
 	}{handle: handle, workSize: workSize}
-	if err := call(symCufftGetSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetSize, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftSetWorkArea gives a plan a workspace of the program's own.
@@ -1059,15 +1019,13 @@ func CufftGetSize(handle CufftHandle, workSize *uint64) error {
 func CufftSetWorkArea(plan CufftHandle, workArea unsafe.Pointer) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		workArea unsafe.Pointer
-		_        [6]uint64
+		_1       [6]uint64
 		ret      CufftResult
+		_2       [4]byte
 	}{plan: plan, workArea: workArea}
-	if err := call(symCufftSetWorkArea, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftSetWorkArea, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftSetAutoAllocation tells whether planning allocates the workspace, as it does by default.
@@ -1094,16 +1052,14 @@ func CufftSetWorkArea(plan CufftHandle, workArea unsafe.Pointer) error {
 func CufftSetAutoAllocation(plan CufftHandle, autoAllocate int32) error {
 	args := &struct {
 		plan         CufftHandle
-		_            [4]byte
+		_0           [4]byte
 		autoAllocate int32
-		_            [4]byte
-		_            [6]uint64
+		_1           [4]byte
+		_2           [6]uint64
 		ret          CufftResult
+		_3           [4]byte
 	}{plan: plan, autoAllocate: autoAllocate}
-	if err := call(symCufftSetAutoAllocation, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftSetAutoAllocation, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftExecC2C transforms complex data to complex data, in either direction.
@@ -1142,18 +1098,16 @@ func CufftSetAutoAllocation(plan CufftHandle, autoAllocate int32) error {
 func CufftExecC2C(plan CufftHandle, idata *CufftComplex, odata *CufftComplex, direction int32) error {
 	args := &struct {
 		plan      CufftHandle
-		_         [4]byte
+		_0        [4]byte
 		idata     *CufftComplex
 		odata     *CufftComplex
 		direction int32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, idata: idata, odata: odata, direction: direction}
-	if err := call(symCufftExecC2C, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftExecC2C, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftExecR2C transforms real data to complex data, forward.
@@ -1188,16 +1142,14 @@ func CufftExecC2C(plan CufftHandle, idata *CufftComplex, odata *CufftComplex, di
 func CufftExecR2C(plan CufftHandle, idata *CufftReal, odata *CufftComplex) error {
 	args := &struct {
 		plan  CufftHandle
-		_     [4]byte
+		_0    [4]byte
 		idata *CufftReal
 		odata *CufftComplex
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{plan: plan, idata: idata, odata: odata}
-	if err := call(symCufftExecR2C, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftExecR2C, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftExecC2R transforms the non-redundant half of symmetric complex data to real data, inverse.
@@ -1235,16 +1187,14 @@ func CufftExecR2C(plan CufftHandle, idata *CufftReal, odata *CufftComplex) error
 func CufftExecC2R(plan CufftHandle, idata *CufftComplex, odata *CufftReal) error {
 	args := &struct {
 		plan  CufftHandle
-		_     [4]byte
+		_0    [4]byte
 		idata *CufftComplex
 		odata *CufftReal
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{plan: plan, idata: idata, odata: odata}
-	if err := call(symCufftExecC2R, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftExecC2R, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftExecZ2Z transforms complex data to complex data, in either direction.
@@ -1283,18 +1233,16 @@ func CufftExecC2R(plan CufftHandle, idata *CufftComplex, odata *CufftReal) error
 func CufftExecZ2Z(plan CufftHandle, idata *CufftDoubleComplex, odata *CufftDoubleComplex, direction int32) error {
 	args := &struct {
 		plan      CufftHandle
-		_         [4]byte
+		_0        [4]byte
 		idata     *CufftDoubleComplex
 		odata     *CufftDoubleComplex
 		direction int32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, idata: idata, odata: odata, direction: direction}
-	if err := call(symCufftExecZ2Z, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftExecZ2Z, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftExecD2Z transforms real data to complex data, forward.
@@ -1329,16 +1277,14 @@ func CufftExecZ2Z(plan CufftHandle, idata *CufftDoubleComplex, odata *CufftDoubl
 func CufftExecD2Z(plan CufftHandle, idata *CufftDoubleReal, odata *CufftDoubleComplex) error {
 	args := &struct {
 		plan  CufftHandle
-		_     [4]byte
+		_0    [4]byte
 		idata *CufftDoubleReal
 		odata *CufftDoubleComplex
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{plan: plan, idata: idata, odata: odata}
-	if err := call(symCufftExecD2Z, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftExecD2Z, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftExecZ2D transforms the non-redundant half of symmetric complex data to real data, inverse.
@@ -1376,16 +1322,14 @@ func CufftExecD2Z(plan CufftHandle, idata *CufftDoubleReal, odata *CufftDoubleCo
 func CufftExecZ2D(plan CufftHandle, idata *CufftDoubleComplex, odata *CufftDoubleReal) error {
 	args := &struct {
 		plan  CufftHandle
-		_     [4]byte
+		_0    [4]byte
 		idata *CufftDoubleComplex
 		odata *CufftDoubleReal
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{plan: plan, idata: idata, odata: odata}
-	if err := call(symCufftExecZ2D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftExecZ2D, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftSetStream sets the stream in which a plan runs from now on, until the next call.
@@ -1415,15 +1359,13 @@ func CufftExecZ2D(plan CufftHandle, idata *CufftDoubleComplex, odata *CufftDoubl
 func CufftSetStream(plan CufftHandle, stream driver.CUstream) error {
 	args := &struct {
 		plan   CufftHandle
-		_      [4]byte
+		_0     [4]byte
 		stream driver.CUstream
-		_      [6]uint64
+		_1     [6]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, stream: stream}
-	if err := call(symCufftSetStream, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftSetStream, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftDestroy frees a plan and the workspace that the library allocated for it.
@@ -1451,14 +1393,12 @@ func CufftSetStream(plan CufftHandle, stream driver.CUstream) error {
 func CufftDestroy(plan CufftHandle) error {
 	args := &struct {
 		plan CufftHandle
-		_    [4]byte
-		_    [7]uint64
+		_0   [4]byte
+		_1   [7]uint64
 		ret  CufftResult
+		_2   [4]byte
 	}{plan: plan}
-	if err := call(symCufftDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetVersion gives the version of the loaded cuFFT, 12500 for 12.5.0: thousands are the major
@@ -1484,13 +1424,11 @@ func CufftDestroy(plan CufftHandle) error {
 func CufftGetVersion(version *int32) error {
 	args := &struct {
 		version *int32
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CufftResult
+		_1      [4]byte
 	}{version: version}
-	if err := call(symCufftGetVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetProperty gives one of the three numbers of cuFFT's version: 12, 5 or 0 for 12.5.0.
@@ -1515,15 +1453,13 @@ func CufftGetVersion(version *int32) error {
 func CufftGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) error {
 	args := &struct {
 		type_ librarytypes.LibraryPropertyType
-		_     [4]byte
+		_0    [4]byte
 		value *int32
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CufftResult
+		_2    [4]byte
 	}{type_: type_, value: value}
-	if err := call(symCufftGetProperty, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetProperty, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftSetPlanPropertyInt64 changes a setting of an empty plan, before it is planned.
@@ -1549,17 +1485,15 @@ func CufftGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) erro
 func CufftSetPlanPropertyInt64(plan CufftHandle, property CufftProperty, inputValueInt int64) error {
 	args := &struct {
 		plan          CufftHandle
-		_             [4]byte
+		_0            [4]byte
 		property      CufftProperty
-		_             [4]byte
+		_1            [4]byte
 		inputValueInt int64
-		_             [5]uint64
+		_2            [5]uint64
 		ret           CufftResult
+		_3            [4]byte
 	}{plan: plan, property: property, inputValueInt: inputValueInt}
-	if err := call(symCufftSetPlanPropertyInt64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftSetPlanPropertyInt64, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftGetPlanPropertyInt64 reads a setting of a plan.
@@ -1585,17 +1519,15 @@ func CufftSetPlanPropertyInt64(plan CufftHandle, property CufftProperty, inputVa
 func CufftGetPlanPropertyInt64(plan CufftHandle, property CufftProperty, returnPtrValue *int64) error {
 	args := &struct {
 		plan           CufftHandle
-		_              [4]byte
+		_0             [4]byte
 		property       CufftProperty
-		_              [4]byte
+		_1             [4]byte
 		returnPtrValue *int64
-		_              [5]uint64
+		_2             [5]uint64
 		ret            CufftResult
+		_3             [4]byte
 	}{plan: plan, property: property, returnPtrValue: returnPtrValue}
-	if err := call(symCufftGetPlanPropertyInt64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftGetPlanPropertyInt64, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftResetPlanProperty gives a setting of an empty plan its default again.
@@ -1620,14 +1552,12 @@ func CufftGetPlanPropertyInt64(plan CufftHandle, property CufftProperty, returnP
 func CufftResetPlanProperty(plan CufftHandle, property CufftProperty) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		property CufftProperty
-		_        [4]byte
-		_        [6]uint64
+		_1       [4]byte
+		_2       [6]uint64
 		ret      CufftResult
+		_3       [4]byte
 	}{plan: plan, property: property}
-	if err := call(symCufftResetPlanProperty, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftResetPlanProperty, unsafe.Pointer(args), &args.ret)
 }

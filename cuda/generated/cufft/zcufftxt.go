@@ -39,17 +39,15 @@ import (
 func CufftXtSetGPUs(handle CufftHandle, nGPUs int32, whichGPUs *int32) error {
 	args := &struct {
 		handle    CufftHandle
-		_         [4]byte
+		_0        [4]byte
 		nGPUs     int32
-		_         [4]byte
+		_1        [4]byte
 		whichGPUs *int32
-		_         [5]uint64
+		_2        [5]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{handle: handle, nGPUs: nGPUs, whichGPUs: whichGPUs}
-	if err := call(symCufftXtSetGPUs, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtSetGPUs, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtMalloc allocates memory on all GPUs of a plan for one transform, and a descriptor that
@@ -82,17 +80,15 @@ func CufftXtSetGPUs(handle CufftHandle, nGPUs int32, whichGPUs *int32) error {
 func CufftXtMalloc(plan CufftHandle, descriptor **CudaLibXtDesc, format CufftXtSubFormat) error {
 	args := &struct {
 		plan       CufftHandle
-		_          [4]byte
+		_0         [4]byte
 		descriptor **CudaLibXtDesc
 		format     CufftXtSubFormat
-		_          [4]byte
-		_          [5]uint64
+		_1         [4]byte
+		_2         [5]uint64
 		ret        CufftResult
+		_3         [4]byte
 	}{plan: plan, descriptor: descriptor, format: format}
-	if err := call(symCufftXtMalloc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtMalloc, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtMemcpy copies a whole transform between host memory and a descriptor, or between two
@@ -127,18 +123,16 @@ func CufftXtMalloc(plan CufftHandle, descriptor **CudaLibXtDesc, format CufftXtS
 func CufftXtMemcpy(plan CufftHandle, dstPointer unsafe.Pointer, srcPointer unsafe.Pointer, type_ CufftXtCopyType) error {
 	args := &struct {
 		plan       CufftHandle
-		_          [4]byte
+		_0         [4]byte
 		dstPointer unsafe.Pointer
 		srcPointer unsafe.Pointer
 		type_      CufftXtCopyType
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        CufftResult
+		_3         [4]byte
 	}{plan: plan, dstPointer: dstPointer, srcPointer: srcPointer, type_: type_}
-	if err := call(symCufftXtMemcpy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtMemcpy, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtFree frees a descriptor and the memory of its parts on every GPU.
@@ -162,13 +156,11 @@ func CufftXtMemcpy(plan CufftHandle, dstPointer unsafe.Pointer, srcPointer unsaf
 func CufftXtFree(descriptor *CudaLibXtDesc) error {
 	args := &struct {
 		descriptor *CudaLibXtDesc
-		_          [7]uint64
+		_0         [7]uint64
 		ret        CufftResult
+		_1         [4]byte
 	}{descriptor: descriptor}
-	if err := call(symCufftXtFree, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtFree, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtSetWorkArea gives a plan on several GPUs workspaces of the program's own.
@@ -199,15 +191,13 @@ func CufftXtFree(descriptor *CudaLibXtDesc) error {
 func CufftXtSetWorkArea(plan CufftHandle, workArea *unsafe.Pointer) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		workArea *unsafe.Pointer
-		_        [6]uint64
+		_1       [6]uint64
 		ret      CufftResult
+		_2       [4]byte
 	}{plan: plan, workArea: workArea}
-	if err := call(symCufftXtSetWorkArea, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtSetWorkArea, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtExecDescriptorC2C transforms complex data that is spread over several GPUs, in either
@@ -242,18 +232,16 @@ func CufftXtSetWorkArea(plan CufftHandle, workArea *unsafe.Pointer) error {
 func CufftXtExecDescriptorC2C(plan CufftHandle, input *CudaLibXtDesc, output *CudaLibXtDesc, direction int32) error {
 	args := &struct {
 		plan      CufftHandle
-		_         [4]byte
+		_0        [4]byte
 		input     *CudaLibXtDesc
 		output    *CudaLibXtDesc
 		direction int32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, input: input, output: output, direction: direction}
-	if err := call(symCufftXtExecDescriptorC2C, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtExecDescriptorC2C, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtExecDescriptorR2C transforms real data that is spread over several GPUs to complex data,
@@ -285,16 +273,14 @@ func CufftXtExecDescriptorC2C(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 func CufftXtExecDescriptorR2C(plan CufftHandle, input *CudaLibXtDesc, output *CudaLibXtDesc) error {
 	args := &struct {
 		plan   CufftHandle
-		_      [4]byte
+		_0     [4]byte
 		input  *CudaLibXtDesc
 		output *CudaLibXtDesc
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, input: input, output: output}
-	if err := call(symCufftXtExecDescriptorR2C, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtExecDescriptorR2C, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtExecDescriptorC2R transforms symmetric complex data that is spread over several GPUs to
@@ -326,16 +312,14 @@ func CufftXtExecDescriptorR2C(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 func CufftXtExecDescriptorC2R(plan CufftHandle, input *CudaLibXtDesc, output *CudaLibXtDesc) error {
 	args := &struct {
 		plan   CufftHandle
-		_      [4]byte
+		_0     [4]byte
 		input  *CudaLibXtDesc
 		output *CudaLibXtDesc
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, input: input, output: output}
-	if err := call(symCufftXtExecDescriptorC2R, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtExecDescriptorC2R, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtExecDescriptorZ2Z transforms complex data that is spread over several GPUs, in either
@@ -370,18 +354,16 @@ func CufftXtExecDescriptorC2R(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 func CufftXtExecDescriptorZ2Z(plan CufftHandle, input *CudaLibXtDesc, output *CudaLibXtDesc, direction int32) error {
 	args := &struct {
 		plan      CufftHandle
-		_         [4]byte
+		_0        [4]byte
 		input     *CudaLibXtDesc
 		output    *CudaLibXtDesc
 		direction int32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, input: input, output: output, direction: direction}
-	if err := call(symCufftXtExecDescriptorZ2Z, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtExecDescriptorZ2Z, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtExecDescriptorD2Z transforms real data that is spread over several GPUs to complex data,
@@ -413,16 +395,14 @@ func CufftXtExecDescriptorZ2Z(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 func CufftXtExecDescriptorD2Z(plan CufftHandle, input *CudaLibXtDesc, output *CudaLibXtDesc) error {
 	args := &struct {
 		plan   CufftHandle
-		_      [4]byte
+		_0     [4]byte
 		input  *CudaLibXtDesc
 		output *CudaLibXtDesc
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, input: input, output: output}
-	if err := call(symCufftXtExecDescriptorD2Z, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtExecDescriptorD2Z, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtExecDescriptorZ2D transforms symmetric complex data that is spread over several GPUs to
@@ -454,16 +434,14 @@ func CufftXtExecDescriptorD2Z(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 func CufftXtExecDescriptorZ2D(plan CufftHandle, input *CudaLibXtDesc, output *CudaLibXtDesc) error {
 	args := &struct {
 		plan   CufftHandle
-		_      [4]byte
+		_0     [4]byte
 		input  *CudaLibXtDesc
 		output *CudaLibXtDesc
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CufftResult
+		_2     [4]byte
 	}{plan: plan, input: input, output: output}
-	if err := call(symCufftXtExecDescriptorZ2D, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtExecDescriptorZ2D, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtQueryPlan tells how a one-dimensional transform is split over the GPUs of its plan.
@@ -492,17 +470,15 @@ func CufftXtExecDescriptorZ2D(plan CufftHandle, input *CudaLibXtDesc, output *Cu
 func CufftXtQueryPlan(plan CufftHandle, queryStruct unsafe.Pointer, queryType CufftXtQueryType) error {
 	args := &struct {
 		plan        CufftHandle
-		_           [4]byte
+		_0          [4]byte
 		queryStruct unsafe.Pointer
 		queryType   CufftXtQueryType
-		_           [4]byte
-		_           [5]uint64
+		_1          [4]byte
+		_2          [5]uint64
 		ret         CufftResult
+		_3          [4]byte
 	}{plan: plan, queryStruct: queryStruct, queryType: queryType}
-	if err := call(symCufftXtQueryPlan, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtQueryPlan, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtSetCallback attaches legacy callbacks to a plan, which only the static library of C
@@ -534,18 +510,16 @@ func CufftXtQueryPlan(plan CufftHandle, queryStruct unsafe.Pointer, queryType Cu
 func CufftXtSetCallback(plan CufftHandle, callback_routine *unsafe.Pointer, cbType CufftXtCallbackType, caller_info *unsafe.Pointer) error {
 	args := &struct {
 		plan             CufftHandle
-		_                [4]byte
+		_0               [4]byte
 		callback_routine *unsafe.Pointer
 		cbType           CufftXtCallbackType
-		_                [4]byte
+		_1               [4]byte
 		caller_info      *unsafe.Pointer
-		_                [4]uint64
+		_2               [4]uint64
 		ret              CufftResult
+		_3               [4]byte
 	}{plan: plan, callback_routine: callback_routine, cbType: cbType, caller_info: caller_info}
-	if err := call(symCufftXtSetCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtSetCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtClearCallback removes a legacy callback from a plan, which only the static library of C
@@ -571,16 +545,14 @@ func CufftXtSetCallback(plan CufftHandle, callback_routine *unsafe.Pointer, cbTy
 func CufftXtClearCallback(plan CufftHandle, cbType CufftXtCallbackType) error {
 	args := &struct {
 		plan   CufftHandle
-		_      [4]byte
+		_0     [4]byte
 		cbType CufftXtCallbackType
-		_      [4]byte
-		_      [6]uint64
+		_1     [4]byte
+		_2     [6]uint64
 		ret    CufftResult
+		_3     [4]byte
 	}{plan: plan, cbType: cbType}
-	if err := call(symCufftXtClearCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtClearCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtSetCallbackSharedSize asks for shared memory for a callback, in each block of threads.
@@ -609,17 +581,15 @@ func CufftXtClearCallback(plan CufftHandle, cbType CufftXtCallbackType) error {
 func CufftXtSetCallbackSharedSize(plan CufftHandle, cbType CufftXtCallbackType, sharedSize uint64) error {
 	args := &struct {
 		plan       CufftHandle
-		_          [4]byte
+		_0         [4]byte
 		cbType     CufftXtCallbackType
-		_          [4]byte
+		_1         [4]byte
 		sharedSize uint64
-		_          [5]uint64
+		_2         [5]uint64
 		ret        CufftResult
+		_3         [4]byte
 	}{plan: plan, cbType: cbType, sharedSize: sharedSize}
-	if err := call(symCufftXtSetCallbackSharedSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtSetCallbackSharedSize, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtSetJITCallback attaches a callback in LTO IR to an empty plan; planning links it into the
@@ -663,20 +633,18 @@ func CufftXtSetCallbackSharedSize(plan CufftHandle, cbType CufftXtCallbackType, 
 func CufftXtSetJITCallback(plan CufftHandle, lto_callback_symbol_name *byte, lto_callback_fatbin unsafe.Pointer, lto_callback_fatbin_size uint64, type_ CufftXtCallbackType, caller_info *unsafe.Pointer) error {
 	args := &struct {
 		plan                     CufftHandle
-		_                        [4]byte
+		_0                       [4]byte
 		lto_callback_symbol_name *byte
 		lto_callback_fatbin      unsafe.Pointer
 		lto_callback_fatbin_size uint64
 		type_                    CufftXtCallbackType
-		_                        [4]byte
+		_1                       [4]byte
 		caller_info              *unsafe.Pointer
-		_                        [2]uint64
+		_2                       [2]uint64
 		ret                      CufftResult
+		_3                       [4]byte
 	}{plan: plan, lto_callback_symbol_name: lto_callback_symbol_name, lto_callback_fatbin: lto_callback_fatbin, lto_callback_fatbin_size: lto_callback_fatbin_size, type_: type_, caller_info: caller_info}
-	if err := call(symCufftXtSetJITCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtSetJITCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtMakePlanMany plans a batch of transforms of any regular layout and precision on a handle
@@ -732,30 +700,28 @@ func CufftXtSetJITCallback(plan CufftHandle, lto_callback_symbol_name *byte, lto
 func CufftXtMakePlanMany(plan CufftHandle, rank int32, n *int64, inembed *int64, istride int64, idist int64, inputtype librarytypes.CudaDataType, onembed *int64, ostride int64, odist int64, outputtype librarytypes.CudaDataType, batch int64, workSize *uint64, executiontype librarytypes.CudaDataType) error {
 	args := &struct {
 		plan          CufftHandle
-		_             [4]byte
+		_0            [4]byte
 		rank          int32
-		_             [4]byte
+		_1            [4]byte
 		n             *int64
 		inembed       *int64
 		istride       int64
 		idist         int64
 		inputtype     librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		onembed       *int64
 		ostride       int64
 		odist         int64
 		outputtype    librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		batch         int64
 		workSize      *uint64
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		ret           CufftResult
+		_5            [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, inputtype: inputtype, onembed: onembed, ostride: ostride, odist: odist, outputtype: outputtype, batch: batch, workSize: workSize, executiontype: executiontype}
-	if err := call(symCufftXtMakePlanMany, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtMakePlanMany, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtGetSizeMany gives the workspace of a transform of any precision with the settings of a
@@ -797,30 +763,28 @@ func CufftXtMakePlanMany(plan CufftHandle, rank int32, n *int64, inembed *int64,
 func CufftXtGetSizeMany(plan CufftHandle, rank int32, n *int64, inembed *int64, istride int64, idist int64, inputtype librarytypes.CudaDataType, onembed *int64, ostride int64, odist int64, outputtype librarytypes.CudaDataType, batch int64, workSize *uint64, executiontype librarytypes.CudaDataType) error {
 	args := &struct {
 		plan          CufftHandle
-		_             [4]byte
+		_0            [4]byte
 		rank          int32
-		_             [4]byte
+		_1            [4]byte
 		n             *int64
 		inembed       *int64
 		istride       int64
 		idist         int64
 		inputtype     librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		onembed       *int64
 		ostride       int64
 		odist         int64
 		outputtype    librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		batch         int64
 		workSize      *uint64
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		ret           CufftResult
+		_5            [4]byte
 	}{plan: plan, rank: rank, n: n, inembed: inembed, istride: istride, idist: idist, inputtype: inputtype, onembed: onembed, ostride: ostride, odist: odist, outputtype: outputtype, batch: batch, workSize: workSize, executiontype: executiontype}
-	if err := call(symCufftXtGetSizeMany, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtGetSizeMany, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtExec runs any plan for one GPU, whatever its types are.
@@ -854,18 +818,16 @@ func CufftXtGetSizeMany(plan CufftHandle, rank int32, n *int64, inembed *int64, 
 func CufftXtExec(plan CufftHandle, input unsafe.Pointer, output unsafe.Pointer, direction int32) error {
 	args := &struct {
 		plan      CufftHandle
-		_         [4]byte
+		_0        [4]byte
 		input     unsafe.Pointer
 		output    unsafe.Pointer
 		direction int32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, input: input, output: output, direction: direction}
-	if err := call(symCufftXtExec, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtExec, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtExecDescriptor runs any plan for several GPUs, whatever its type is.
@@ -897,18 +859,16 @@ func CufftXtExec(plan CufftHandle, input unsafe.Pointer, output unsafe.Pointer, 
 func CufftXtExecDescriptor(plan CufftHandle, input *CudaLibXtDesc, output *CudaLibXtDesc, direction int32) error {
 	args := &struct {
 		plan      CufftHandle
-		_         [4]byte
+		_0        [4]byte
 		input     *CudaLibXtDesc
 		output    *CudaLibXtDesc
 		direction int32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CufftResult
+		_3        [4]byte
 	}{plan: plan, input: input, output: output, direction: direction}
-	if err := call(symCufftXtExecDescriptor, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtExecDescriptor, unsafe.Pointer(args), &args.ret)
 }
 
 // CufftXtSetWorkAreaPolicy plans again with another bound on the workspace, once for each plan.
@@ -938,15 +898,13 @@ func CufftXtExecDescriptor(plan CufftHandle, input *CudaLibXtDesc, output *CudaL
 func CufftXtSetWorkAreaPolicy(plan CufftHandle, policy CufftXtWorkAreaPolicy, workSize *uint64) error {
 	args := &struct {
 		plan     CufftHandle
-		_        [4]byte
+		_0       [4]byte
 		policy   CufftXtWorkAreaPolicy
-		_        [4]byte
+		_1       [4]byte
 		workSize *uint64
-		_        [5]uint64
+		_2       [5]uint64
 		ret      CufftResult
+		_3       [4]byte
 	}{plan: plan, policy: policy, workSize: workSize}
-	if err := call(symCufftXtSetWorkAreaPolicy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCufftXtSetWorkAreaPolicy, unsafe.Pointer(args), &args.ret)
 }

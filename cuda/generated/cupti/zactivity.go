@@ -26,13 +26,11 @@ import (
 func CuptiGetTimestamp(timestamp *uint64) error {
 	args := &struct {
 		timestamp *uint64
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CUptiResult
+		_1        [4]byte
 	}{timestamp: timestamp}
-	if err := call(symCuptiGetTimestamp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiGetTimestamp, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiGetContextId returns the number by which records name a context.
@@ -54,13 +52,11 @@ func CuptiGetContextId(context driver.CUcontext, contextId *uint32) error {
 	args := &struct {
 		context   driver.CUcontext
 		contextId *uint32
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUptiResult
+		_1        [4]byte
 	}{context: context, contextId: contextId}
-	if err := call(symCuptiGetContextId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiGetContextId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiGetStreamIdEx returns the number by which records name a stream.
@@ -88,15 +84,13 @@ func CuptiGetStreamIdEx(context driver.CUcontext, stream driver.CUstream, perThr
 		context         driver.CUcontext
 		stream          driver.CUstream
 		perThreadStream uint8
-		_               [7]byte
+		_0              [7]byte
 		streamId        *uint32
-		_               [4]uint64
+		_1              [4]uint64
 		ret             CUptiResult
+		_2              [4]byte
 	}{context: context, stream: stream, perThreadStream: perThreadStream, streamId: streamId}
-	if err := call(symCuptiGetStreamIdEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiGetStreamIdEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiActivityEnable begins to record a kind of activity in all contexts.
@@ -120,14 +114,12 @@ func CuptiGetStreamIdEx(context driver.CUcontext, stream driver.CUstream, perThr
 func CuptiActivityEnable(kind CUpti_ActivityKind) error {
 	args := &struct {
 		kind CUpti_ActivityKind
-		_    [4]byte
-		_    [7]uint64
+		_0   [4]byte
+		_1   [7]uint64
 		ret  CUptiResult
+		_2   [4]byte
 	}{kind: kind}
-	if err := call(symCuptiActivityEnable, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiActivityEnable, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiActivityDisable ends the recording of a kind.
@@ -148,14 +140,12 @@ func CuptiActivityEnable(kind CUpti_ActivityKind) error {
 func CuptiActivityDisable(kind CUpti_ActivityKind) error {
 	args := &struct {
 		kind CUpti_ActivityKind
-		_    [4]byte
-		_    [7]uint64
+		_0   [4]byte
+		_1   [7]uint64
 		ret  CUptiResult
+		_2   [4]byte
 	}{kind: kind}
-	if err := call(symCuptiActivityDisable, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiActivityDisable, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiActivityGetNumDroppedRecords returns how many records were dropped since the call before, as
@@ -180,15 +170,13 @@ func CuptiActivityGetNumDroppedRecords(context driver.CUcontext, streamId uint32
 	args := &struct {
 		context  driver.CUcontext
 		streamId uint32
-		_        [4]byte
+		_0       [4]byte
 		dropped  *uint64
-		_        [5]uint64
+		_1       [5]uint64
 		ret      CUptiResult
+		_2       [4]byte
 	}{context: context, streamId: streamId, dropped: dropped}
-	if err := call(symCuptiActivityGetNumDroppedRecords, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiActivityGetNumDroppedRecords, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiActivityGetNextRecord steps through the records of a buffer.
@@ -216,13 +204,11 @@ func CuptiActivityGetNextRecord(buffer *uint8, validBufferSizeBytes uint64, reco
 		buffer               *uint8
 		validBufferSizeBytes uint64
 		record               **CUpti_Activity
-		_                    [5]uint64
+		_0                   [5]uint64
 		ret                  CUptiResult
+		_1                   [4]byte
 	}{buffer: buffer, validBufferSizeBytes: validBufferSizeBytes, record: record}
-	if err := call(symCuptiActivityGetNextRecord, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiActivityGetNextRecord, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiActivityRegisterCallbacks names the functions that give buffers for records and take them
@@ -250,13 +236,11 @@ func CuptiActivityRegisterCallbacks(funcBufferRequested CUpti_BuffersCallbackReq
 	args := &struct {
 		funcBufferRequested CUpti_BuffersCallbackRequestFunc
 		funcBufferCompleted CUpti_BuffersCallbackCompleteFunc
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 CUptiResult
+		_1                  [4]byte
 	}{funcBufferRequested: funcBufferRequested, funcBufferCompleted: funcBufferCompleted}
-	if err := call(symCuptiActivityRegisterCallbacks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiActivityRegisterCallbacks, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiActivityFlushAll hands over all buffers with complete records.
@@ -277,14 +261,12 @@ func CuptiActivityRegisterCallbacks(funcBufferRequested CUpti_BuffersCallbackReq
 func CuptiActivityFlushAll(flag uint32) error {
 	args := &struct {
 		flag uint32
-		_    [4]byte
-		_    [7]uint64
+		_0   [4]byte
+		_1   [7]uint64
 		ret  CUptiResult
+		_2   [4]byte
 	}{flag: flag}
-	if err := call(symCuptiActivityFlushAll, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiActivityFlushAll, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiSetThreadIdType chooses how records name threads. Call it before any kind is enabled.
@@ -303,14 +285,12 @@ func CuptiActivityFlushAll(flag uint32) error {
 func CuptiSetThreadIdType(type_ CUpti_ActivityThreadIdType) error {
 	args := &struct {
 		type_ CUpti_ActivityThreadIdType
-		_     [4]byte
-		_     [7]uint64
+		_0    [4]byte
+		_1    [7]uint64
 		ret   CUptiResult
+		_2    [4]byte
 	}{type_: type_}
-	if err := call(symCuptiSetThreadIdType, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiSetThreadIdType, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiFinalize takes CUPTI out of the process.
@@ -326,13 +306,11 @@ func CuptiSetThreadIdType(type_ CUpti_ActivityThreadIdType) error {
 // NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiFinalize() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CUptiResult
+		_1  [4]byte
 	}{}
-	if err := call(symCuptiFinalize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiFinalize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiActivityEnableDriverApi begins or ends to record the calls of one function of the driver.
@@ -354,14 +332,12 @@ func CuptiFinalize() error {
 func CuptiActivityEnableDriverApi(cbid CUpti_CallbackId, enable uint8) error {
 	args := &struct {
 		cbid   CUpti_CallbackId
-		_      [4]byte
+		_0     [4]byte
 		enable uint8
-		_      [7]byte
-		_      [6]uint64
+		_1     [7]byte
+		_2     [6]uint64
 		ret    CUptiResult
+		_3     [4]byte
 	}{cbid: cbid, enable: enable}
-	if err := call(symCuptiActivityEnableDriverApi, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiActivityEnableDriverApi, unsafe.Pointer(args), &args.ret)
 }

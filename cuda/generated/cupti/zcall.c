@@ -13,114 +13,56 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_cuptiGetErrorMessage(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_cuptiGetErrorMessage *s = args;
-	s->ret = ((fn_cuptiGetErrorMessage)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_cuptiGetVersion(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_cuptiGetVersion *s = args;
-	s->ret = ((fn_cuptiGetVersion)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cuptiSubscribe(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_cuptiSubscribe *s = args;
-	s->ret = ((fn_cuptiSubscribe)fn)(s->p0, s->p1, s->p2);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_cuptiUnsubscribe(void *fn, void *args)
+static void t_cuptiGetStreamIdEx(void *fn, uint64_t *words)
 {
-	struct args_cuptiUnsubscribe *s = args;
-	s->ret = ((fn_cuptiUnsubscribe)fn)(s->p0);
-}
-static void t_cuptiGetCallbackName(void *fn, void *args)
-{
-	struct args_cuptiGetCallbackName *s = args;
-	s->ret = ((fn_cuptiGetCallbackName)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuptiGetTimestamp(void *fn, void *args)
-{
-	struct args_cuptiGetTimestamp *s = args;
-	s->ret = ((fn_cuptiGetTimestamp)fn)(s->p0);
-}
-static void t_cuptiGetContextId(void *fn, void *args)
-{
-	struct args_cuptiGetContextId *s = args;
-	s->ret = ((fn_cuptiGetContextId)fn)(s->p0, s->p1);
-}
-static void t_cuptiGetStreamIdEx(void *fn, void *args)
-{
-	struct args_cuptiGetStreamIdEx *s = args;
+	struct args_cuptiGetStreamIdEx *s = (void *)words;
 	s->ret = ((fn_cuptiGetStreamIdEx)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_cuptiActivityEnable(void *fn, void *args)
+static void words0_4(void *fn, uint64_t *words)
 {
-	struct args_cuptiActivityEnable *s = args;
-	s->ret = ((fn_cuptiActivityEnable)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(void))fn)();
 }
-static void t_cuptiActivityDisable(void *fn, void *args)
+static void t_cuptiActivityEnableDriverApi(void *fn, uint64_t *words)
 {
-	struct args_cuptiActivityDisable *s = args;
-	s->ret = ((fn_cuptiActivityDisable)fn)(s->p0);
-}
-static void t_cuptiActivityGetNumDroppedRecords(void *fn, void *args)
-{
-	struct args_cuptiActivityGetNumDroppedRecords *s = args;
-	s->ret = ((fn_cuptiActivityGetNumDroppedRecords)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuptiActivityGetNextRecord(void *fn, void *args)
-{
-	struct args_cuptiActivityGetNextRecord *s = args;
-	s->ret = ((fn_cuptiActivityGetNextRecord)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuptiActivityRegisterCallbacks(void *fn, void *args)
-{
-	struct args_cuptiActivityRegisterCallbacks *s = args;
-	s->ret = ((fn_cuptiActivityRegisterCallbacks)fn)(s->p0, s->p1);
-}
-static void t_cuptiActivityFlushAll(void *fn, void *args)
-{
-	struct args_cuptiActivityFlushAll *s = args;
-	s->ret = ((fn_cuptiActivityFlushAll)fn)(s->p0);
-}
-static void t_cuptiSetThreadIdType(void *fn, void *args)
-{
-	struct args_cuptiSetThreadIdType *s = args;
-	s->ret = ((fn_cuptiSetThreadIdType)fn)(s->p0);
-}
-static void t_cuptiFinalize(void *fn, void *args)
-{
-	struct args_cuptiFinalize *s = args;
-	s->ret = ((fn_cuptiFinalize)fn)();
-}
-static void t_cuptiActivityEnableDriverApi(void *fn, void *args)
-{
-	struct args_cuptiActivityEnableDriverApi *s = args;
+	struct args_cuptiActivityEnableDriverApi *s = (void *)words;
 	s->ret = ((fn_cuptiActivityEnableDriverApi)fn)(s->p0, s->p1);
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[17] = {
-	t_cuptiGetErrorMessage,
-	t_cuptiGetVersion,
-	t_cuptiSubscribe,
-	t_cuptiUnsubscribe,
-	t_cuptiGetCallbackName,
-	t_cuptiGetTimestamp,
-	t_cuptiGetContextId,
-	t_cuptiGetStreamIdEx,
-	t_cuptiActivityEnable,
-	t_cuptiActivityDisable,
-	t_cuptiActivityGetNumDroppedRecords,
-	t_cuptiActivityGetNextRecord,
-	t_cuptiActivityRegisterCallbacks,
-	t_cuptiActivityFlushAll,
-	t_cuptiSetThreadIdType,
-	t_cuptiFinalize,
-	t_cuptiActivityEnableDriverApi,
+	words2_4, /* cuptiGetErrorMessage */
+	words1_4, /* cuptiGetVersion */
+	words3_4, /* cuptiSubscribe */
+	words1_4, /* cuptiUnsubscribe */
+	words3_4, /* cuptiGetCallbackName */
+	words1_4, /* cuptiGetTimestamp */
+	words2_4, /* cuptiGetContextId */
+	t_cuptiGetStreamIdEx, /* cuptiGetStreamIdEx */
+	words1_4, /* cuptiActivityEnable */
+	words1_4, /* cuptiActivityDisable */
+	words3_4, /* cuptiActivityGetNumDroppedRecords */
+	words3_4, /* cuptiActivityGetNextRecord */
+	words2_4, /* cuptiActivityRegisterCallbacks */
+	words1_4, /* cuptiActivityFlushAll */
+	words1_4, /* cuptiSetThreadIdType */
+	words0_4, /* cuptiFinalize */
+	t_cuptiActivityEnableDriverApi, /* cuptiActivityEnableDriverApi */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -132,7 +74,7 @@ int cudabind_31391b83a921_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

@@ -36,13 +36,11 @@ func CuptiSubscribe(subscriber *CUpti_SubscriberHandle, callback CUpti_CallbackF
 		subscriber *CUpti_SubscriberHandle
 		callback   CUpti_CallbackFunc
 		userdata   unsafe.Pointer
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUptiResult
+		_1         [4]byte
 	}{subscriber: subscriber, callback: callback, userdata: userdata}
-	if err := call(symCuptiSubscribe, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiSubscribe, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiUnsubscribe gives up the subscription, so that another profiler may record.
@@ -61,13 +59,11 @@ func CuptiSubscribe(subscriber *CUpti_SubscriberHandle, callback CUpti_CallbackF
 func CuptiUnsubscribe(subscriber CUpti_SubscriberHandle) error {
 	args := &struct {
 		subscriber CUpti_SubscriberHandle
-		_          [7]uint64
+		_0         [7]uint64
 		ret        CUptiResult
+		_1         [4]byte
 	}{subscriber: subscriber}
-	if err := call(symCuptiUnsubscribe, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiUnsubscribe, unsafe.Pointer(args), &args.ret)
 }
 
 // CuptiGetCallbackName returns the name of a function of CUDA.
@@ -88,15 +84,13 @@ func CuptiUnsubscribe(subscriber CUpti_SubscriberHandle) error {
 func CuptiGetCallbackName(domain CUpti_CallbackDomain, cbid uint32, name **byte) error {
 	args := &struct {
 		domain CUpti_CallbackDomain
-		_      [4]byte
+		_0     [4]byte
 		cbid   uint32
-		_      [4]byte
+		_1     [4]byte
 		name   **byte
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CUptiResult
+		_3     [4]byte
 	}{domain: domain, cbid: cbid, name: name}
-	if err := call(symCuptiGetCallbackName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiGetCallbackName, unsafe.Pointer(args), &args.ret)
 }

@@ -19,13 +19,11 @@ import "unsafe"
 func CuptiGetErrorMessage(result CUptiResult, str **byte) error {
 	args := &struct {
 		result CUptiResult
-		_      [4]byte
+		_0     [4]byte
 		str    **byte
-		_      [6]uint64
+		_1     [6]uint64
 		ret    CUptiResult
+		_2     [4]byte
 	}{result: result, str: str}
-	if err := call(symCuptiGetErrorMessage, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiGetErrorMessage, unsafe.Pointer(args), &args.ret)
 }

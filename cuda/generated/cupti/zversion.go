@@ -19,11 +19,9 @@ import "unsafe"
 func CuptiGetVersion(version *uint32) error {
 	args := &struct {
 		version *uint32
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUptiResult
+		_1      [4]byte
 	}{version: version}
-	if err := call(symCuptiGetVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuptiGetVersion, unsafe.Pointer(args), &args.ret)
 }

@@ -13,174 +13,87 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_curandCreateGenerator(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_curandCreateGenerator *s = args;
-	s->ret = ((fn_curandCreateGenerator)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_curandCreateGeneratorHost(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_curandCreateGeneratorHost *s = args;
-	s->ret = ((fn_curandCreateGeneratorHost)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_curandDestroyGenerator(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_curandDestroyGenerator *s = args;
-	s->ret = ((fn_curandDestroyGenerator)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_curandGetVersion(void *fn, void *args)
+static void t_curandGenerateNormal(void *fn, uint64_t *words)
 {
-	struct args_curandGetVersion *s = args;
-	s->ret = ((fn_curandGetVersion)fn)(s->p0);
-}
-static void t_curandGetProperty(void *fn, void *args)
-{
-	struct args_curandGetProperty *s = args;
-	s->ret = ((fn_curandGetProperty)fn)(s->p0, s->p1);
-}
-static void t_curandSetStream(void *fn, void *args)
-{
-	struct args_curandSetStream *s = args;
-	s->ret = ((fn_curandSetStream)fn)(s->p0, s->p1);
-}
-static void t_curandSetPseudoRandomGeneratorSeed(void *fn, void *args)
-{
-	struct args_curandSetPseudoRandomGeneratorSeed *s = args;
-	s->ret = ((fn_curandSetPseudoRandomGeneratorSeed)fn)(s->p0, s->p1);
-}
-static void t_curandSetGeneratorOffset(void *fn, void *args)
-{
-	struct args_curandSetGeneratorOffset *s = args;
-	s->ret = ((fn_curandSetGeneratorOffset)fn)(s->p0, s->p1);
-}
-static void t_curandSetGeneratorOrdering(void *fn, void *args)
-{
-	struct args_curandSetGeneratorOrdering *s = args;
-	s->ret = ((fn_curandSetGeneratorOrdering)fn)(s->p0, s->p1);
-}
-static void t_curandSetQuasiRandomGeneratorDimensions(void *fn, void *args)
-{
-	struct args_curandSetQuasiRandomGeneratorDimensions *s = args;
-	s->ret = ((fn_curandSetQuasiRandomGeneratorDimensions)fn)(s->p0, s->p1);
-}
-static void t_curandGenerate(void *fn, void *args)
-{
-	struct args_curandGenerate *s = args;
-	s->ret = ((fn_curandGenerate)fn)(s->p0, s->p1, s->p2);
-}
-static void t_curandGenerateLongLong(void *fn, void *args)
-{
-	struct args_curandGenerateLongLong *s = args;
-	s->ret = ((fn_curandGenerateLongLong)fn)(s->p0, s->p1, s->p2);
-}
-static void t_curandGenerateUniform(void *fn, void *args)
-{
-	struct args_curandGenerateUniform *s = args;
-	s->ret = ((fn_curandGenerateUniform)fn)(s->p0, s->p1, s->p2);
-}
-static void t_curandGenerateUniformDouble(void *fn, void *args)
-{
-	struct args_curandGenerateUniformDouble *s = args;
-	s->ret = ((fn_curandGenerateUniformDouble)fn)(s->p0, s->p1, s->p2);
-}
-static void t_curandGenerateNormal(void *fn, void *args)
-{
-	struct args_curandGenerateNormal *s = args;
+	struct args_curandGenerateNormal *s = (void *)words;
 	s->ret = ((fn_curandGenerateNormal)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_curandGenerateNormalDouble(void *fn, void *args)
+static void t_curandGenerateNormalDouble(void *fn, uint64_t *words)
 {
-	struct args_curandGenerateNormalDouble *s = args;
+	struct args_curandGenerateNormalDouble *s = (void *)words;
 	s->ret = ((fn_curandGenerateNormalDouble)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_curandGenerateLogNormal(void *fn, void *args)
+static void t_curandGenerateLogNormal(void *fn, uint64_t *words)
 {
-	struct args_curandGenerateLogNormal *s = args;
+	struct args_curandGenerateLogNormal *s = (void *)words;
 	s->ret = ((fn_curandGenerateLogNormal)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_curandGenerateLogNormalDouble(void *fn, void *args)
+static void t_curandGenerateLogNormalDouble(void *fn, uint64_t *words)
 {
-	struct args_curandGenerateLogNormalDouble *s = args;
+	struct args_curandGenerateLogNormalDouble *s = (void *)words;
 	s->ret = ((fn_curandGenerateLogNormalDouble)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_curandCreatePoissonDistribution(void *fn, void *args)
+static void t_curandCreatePoissonDistribution(void *fn, uint64_t *words)
 {
-	struct args_curandCreatePoissonDistribution *s = args;
+	struct args_curandCreatePoissonDistribution *s = (void *)words;
 	s->ret = ((fn_curandCreatePoissonDistribution)fn)(s->p0, s->p1);
 }
-static void t_curandDestroyDistribution(void *fn, void *args)
+static void t_curandGeneratePoisson(void *fn, uint64_t *words)
 {
-	struct args_curandDestroyDistribution *s = args;
-	s->ret = ((fn_curandDestroyDistribution)fn)(s->p0);
-}
-static void t_curandGeneratePoisson(void *fn, void *args)
-{
-	struct args_curandGeneratePoisson *s = args;
+	struct args_curandGeneratePoisson *s = (void *)words;
 	s->ret = ((fn_curandGeneratePoisson)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_curandGeneratePoissonMethod(void *fn, void *args)
+static void t_curandGeneratePoissonMethod(void *fn, uint64_t *words)
 {
-	struct args_curandGeneratePoissonMethod *s = args;
+	struct args_curandGeneratePoissonMethod *s = (void *)words;
 	s->ret = ((fn_curandGeneratePoissonMethod)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_curandGenerateSeeds(void *fn, void *args)
-{
-	struct args_curandGenerateSeeds *s = args;
-	s->ret = ((fn_curandGenerateSeeds)fn)(s->p0);
-}
-static void t_curandGetDirectionVectors32(void *fn, void *args)
-{
-	struct args_curandGetDirectionVectors32 *s = args;
-	s->ret = ((fn_curandGetDirectionVectors32)fn)(s->p0, s->p1);
-}
-static void t_curandGetScrambleConstants32(void *fn, void *args)
-{
-	struct args_curandGetScrambleConstants32 *s = args;
-	s->ret = ((fn_curandGetScrambleConstants32)fn)(s->p0);
-}
-static void t_curandGetDirectionVectors64(void *fn, void *args)
-{
-	struct args_curandGetDirectionVectors64 *s = args;
-	s->ret = ((fn_curandGetDirectionVectors64)fn)(s->p0, s->p1);
-}
-static void t_curandGetScrambleConstants64(void *fn, void *args)
-{
-	struct args_curandGetScrambleConstants64 *s = args;
-	s->ret = ((fn_curandGetScrambleConstants64)fn)(s->p0);
-}
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[27] = {
-	t_curandCreateGenerator,
-	t_curandCreateGeneratorHost,
-	t_curandDestroyGenerator,
-	t_curandGetVersion,
-	t_curandGetProperty,
-	t_curandSetStream,
-	t_curandSetPseudoRandomGeneratorSeed,
-	t_curandSetGeneratorOffset,
-	t_curandSetGeneratorOrdering,
-	t_curandSetQuasiRandomGeneratorDimensions,
-	t_curandGenerate,
-	t_curandGenerateLongLong,
-	t_curandGenerateUniform,
-	t_curandGenerateUniformDouble,
-	t_curandGenerateNormal,
-	t_curandGenerateNormalDouble,
-	t_curandGenerateLogNormal,
-	t_curandGenerateLogNormalDouble,
-	t_curandCreatePoissonDistribution,
-	t_curandDestroyDistribution,
-	t_curandGeneratePoisson,
-	t_curandGeneratePoissonMethod,
-	t_curandGenerateSeeds,
-	t_curandGetDirectionVectors32,
-	t_curandGetScrambleConstants32,
-	t_curandGetDirectionVectors64,
-	t_curandGetScrambleConstants64,
+	words2_4, /* curandCreateGenerator */
+	words2_4, /* curandCreateGeneratorHost */
+	words1_4, /* curandDestroyGenerator */
+	words1_4, /* curandGetVersion */
+	words2_4, /* curandGetProperty */
+	words2_4, /* curandSetStream */
+	words2_4, /* curandSetPseudoRandomGeneratorSeed */
+	words2_4, /* curandSetGeneratorOffset */
+	words2_4, /* curandSetGeneratorOrdering */
+	words2_4, /* curandSetQuasiRandomGeneratorDimensions */
+	words3_4, /* curandGenerate */
+	words3_4, /* curandGenerateLongLong */
+	words3_4, /* curandGenerateUniform */
+	words3_4, /* curandGenerateUniformDouble */
+	t_curandGenerateNormal, /* curandGenerateNormal */
+	t_curandGenerateNormalDouble, /* curandGenerateNormalDouble */
+	t_curandGenerateLogNormal, /* curandGenerateLogNormal */
+	t_curandGenerateLogNormalDouble, /* curandGenerateLogNormalDouble */
+	t_curandCreatePoissonDistribution, /* curandCreatePoissonDistribution */
+	words1_4, /* curandDestroyDistribution */
+	t_curandGeneratePoisson, /* curandGeneratePoisson */
+	t_curandGeneratePoissonMethod, /* curandGeneratePoissonMethod */
+	words1_4, /* curandGenerateSeeds */
+	words2_4, /* curandGetDirectionVectors32 */
+	words1_4, /* curandGetScrambleConstants32 */
+	words2_4, /* curandGetDirectionVectors64 */
+	words1_4, /* curandGetScrambleConstants64 */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -192,7 +105,7 @@ int cudabind_ffcc13b5c09e_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

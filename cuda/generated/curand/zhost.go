@@ -38,14 +38,12 @@ func CurandCreateGenerator(generator *CurandGenerator_t, rng_type CurandRngType_
 	args := &struct {
 		generator *CurandGenerator_t
 		rng_type  CurandRngType_t
-		_         [4]byte
-		_         [6]uint64
+		_0        [4]byte
+		_1        [6]uint64
 		ret       CurandStatus_t
+		_2        [4]byte
 	}{generator: generator, rng_type: rng_type}
-	if err := call(symCurandCreateGenerator, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandCreateGenerator, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandCreateGeneratorHost makes a generator that computes on the CPU and fills host memory.
@@ -78,14 +76,12 @@ func CurandCreateGeneratorHost(generator *CurandGenerator_t, rng_type CurandRngT
 	args := &struct {
 		generator *CurandGenerator_t
 		rng_type  CurandRngType_t
-		_         [4]byte
-		_         [6]uint64
+		_0        [4]byte
+		_1        [6]uint64
 		ret       CurandStatus_t
+		_2        [4]byte
 	}{generator: generator, rng_type: rng_type}
-	if err := call(symCurandCreateGeneratorHost, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandCreateGeneratorHost, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandDestroyGenerator frees a generator and its state.
@@ -110,13 +106,11 @@ func CurandCreateGeneratorHost(generator *CurandGenerator_t, rng_type CurandRngT
 func CurandDestroyGenerator(generator CurandGenerator_t) error {
 	args := &struct {
 		generator CurandGenerator_t
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator}
-	if err := call(symCurandDestroyGenerator, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandDestroyGenerator, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGetVersion gives the version of the loaded library, 10405 for 10.4.5: thousands are the
@@ -142,13 +136,11 @@ func CurandDestroyGenerator(generator CurandGenerator_t) error {
 func CurandGetVersion(version *int32) error {
 	args := &struct {
 		version *int32
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CurandStatus_t
+		_1      [4]byte
 	}{version: version}
-	if err := call(symCurandGetVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGetVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGetProperty gives one part of the loaded library's version: 10, 4 or 5 for 10.4.5.
@@ -172,15 +164,13 @@ func CurandGetVersion(version *int32) error {
 func CurandGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) error {
 	args := &struct {
 		type_ librarytypes.LibraryPropertyType
-		_     [4]byte
+		_0    [4]byte
 		value *int32
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CurandStatus_t
+		_2    [4]byte
 	}{type_: type_, value: value}
-	if err := call(symCurandGetProperty, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGetProperty, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandSetStream sets the stream in which a generator launches its kernels from now on.
@@ -209,13 +199,11 @@ func CurandSetStream(generator CurandGenerator_t, stream driver.CUstream) error 
 	args := &struct {
 		generator CurandGenerator_t
 		stream    driver.CUstream
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, stream: stream}
-	if err := call(symCurandSetStream, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandSetStream, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandSetPseudoRandomGeneratorSeed sets the seed of a pseudorandom generator, any number of 64
@@ -247,13 +235,11 @@ func CurandSetPseudoRandomGeneratorSeed(generator CurandGenerator_t, seed uint64
 	args := &struct {
 		generator CurandGenerator_t
 		seed      uint64
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, seed: seed}
-	if err := call(symCurandSetPseudoRandomGeneratorSeed, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandSetPseudoRandomGeneratorSeed, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandSetGeneratorOffset moves a generator to a position of its sequence, counted from the
@@ -285,13 +271,11 @@ func CurandSetGeneratorOffset(generator CurandGenerator_t, offset uint64) error 
 	args := &struct {
 		generator CurandGenerator_t
 		offset    uint64
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, offset: offset}
-	if err := call(symCurandSetGeneratorOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandSetGeneratorOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandSetGeneratorOrdering sets the order in which a generator's numbers stand in memory.
@@ -319,14 +303,12 @@ func CurandSetGeneratorOrdering(generator CurandGenerator_t, order CurandOrderin
 	args := &struct {
 		generator CurandGenerator_t
 		order     CurandOrdering_t
-		_         [4]byte
-		_         [6]uint64
+		_0        [4]byte
+		_1        [6]uint64
 		ret       CurandStatus_t
+		_2        [4]byte
 	}{generator: generator, order: order}
-	if err := call(symCurandSetGeneratorOrdering, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandSetGeneratorOrdering, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandSetQuasiRandomGeneratorDimensions sets the number of dimensions of a quasirandom generator.
@@ -356,14 +338,12 @@ func CurandSetQuasiRandomGeneratorDimensions(generator CurandGenerator_t, num_di
 	args := &struct {
 		generator      CurandGenerator_t
 		num_dimensions uint32
-		_              [4]byte
-		_              [6]uint64
+		_0             [4]byte
+		_1             [6]uint64
 		ret            CurandStatus_t
+		_2             [4]byte
 	}{generator: generator, num_dimensions: num_dimensions}
-	if err := call(symCurandSetQuasiRandomGeneratorDimensions, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandSetQuasiRandomGeneratorDimensions, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerate fills an array with numbers of 32 random bits.
@@ -402,13 +382,11 @@ func CurandGenerate(generator CurandGenerator_t, outputPtr *uint32, num uint64) 
 		generator CurandGenerator_t
 		outputPtr *uint32
 		num       uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, num: num}
-	if err := call(symCurandGenerate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerate, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerateLongLong fills an array with numbers of 64 random bits, from a Sobol' generator of
@@ -444,13 +422,11 @@ func CurandGenerateLongLong(generator CurandGenerator_t, outputPtr *uint64, num 
 		generator CurandGenerator_t
 		outputPtr *uint64
 		num       uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, num: num}
-	if err := call(symCurandGenerateLongLong, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerateLongLong, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerateUniform fills an array with numbers between 0 and 1, where 0 is excluded and 1 is
@@ -487,13 +463,11 @@ func CurandGenerateUniform(generator CurandGenerator_t, outputPtr *float32, num 
 		generator CurandGenerator_t
 		outputPtr *float32
 		num       uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, num: num}
-	if err := call(symCurandGenerateUniform, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerateUniform, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerateUniformDouble fills an array with numbers between 0 and 1, where 0 is excluded and
@@ -532,13 +506,11 @@ func CurandGenerateUniformDouble(generator CurandGenerator_t, outputPtr *float64
 		generator CurandGenerator_t
 		outputPtr *float64
 		num       uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, num: num}
-	if err := call(symCurandGenerateUniformDouble, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerateUniformDouble, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerateNormal fills an array with numbers of a normal distribution.
@@ -580,16 +552,14 @@ func CurandGenerateNormal(generator CurandGenerator_t, outputPtr *float32, n uin
 		outputPtr *float32
 		n         uint64
 		mean      float32
-		_         [4]byte
+		_0        [4]byte
 		stddev    float32
-		_         [4]byte
-		_         [3]uint64
+		_1        [4]byte
+		_2        [3]uint64
 		ret       CurandStatus_t
+		_3        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, mean: mean, stddev: stddev}
-	if err := call(symCurandGenerateNormal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerateNormal, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerateNormalDouble fills an array with numbers of a normal distribution.
@@ -634,13 +604,11 @@ func CurandGenerateNormalDouble(generator CurandGenerator_t, outputPtr *float64,
 		n         uint64
 		mean      float64
 		stddev    float64
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, mean: mean, stddev: stddev}
-	if err := call(symCurandGenerateNormalDouble, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerateNormalDouble, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerateLogNormal fills an array with numbers whose logarithms have a normal distribution.
@@ -680,16 +648,14 @@ func CurandGenerateLogNormal(generator CurandGenerator_t, outputPtr *float32, n 
 		outputPtr *float32
 		n         uint64
 		mean      float32
-		_         [4]byte
+		_0        [4]byte
 		stddev    float32
-		_         [4]byte
-		_         [3]uint64
+		_1        [4]byte
+		_2        [3]uint64
 		ret       CurandStatus_t
+		_3        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, mean: mean, stddev: stddev}
-	if err := call(symCurandGenerateLogNormal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerateLogNormal, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerateLogNormalDouble fills an array with numbers whose logarithms have a normal
@@ -733,13 +699,11 @@ func CurandGenerateLogNormalDouble(generator CurandGenerator_t, outputPtr *float
 		n         uint64
 		mean      float64
 		stddev    float64
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, mean: mean, stddev: stddev}
-	if err := call(symCurandGenerateLogNormalDouble, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerateLogNormalDouble, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandCreatePoissonDistribution makes the table of a Poisson distribution in device memory, for
@@ -775,13 +739,11 @@ func CurandCreatePoissonDistribution(lambda float64, discrete_distribution *Cura
 	args := &struct {
 		lambda                float64
 		discrete_distribution *CurandDiscreteDistribution_t
-		_                     [6]uint64
+		_0                    [6]uint64
 		ret                   CurandStatus_t
+		_1                    [4]byte
 	}{lambda: lambda, discrete_distribution: discrete_distribution}
-	if err := call(symCurandCreatePoissonDistribution, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandCreatePoissonDistribution, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandDestroyDistribution frees a table from [CurandCreatePoissonDistribution].
@@ -804,13 +766,11 @@ func CurandCreatePoissonDistribution(lambda float64, discrete_distribution *Cura
 func CurandDestroyDistribution(discrete_distribution CurandDiscreteDistribution_t) error {
 	args := &struct {
 		discrete_distribution CurandDiscreteDistribution_t
-		_                     [7]uint64
+		_0                    [7]uint64
 		ret                   CurandStatus_t
+		_1                    [4]byte
 	}{discrete_distribution: discrete_distribution}
-	if err := call(symCurandDestroyDistribution, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandDestroyDistribution, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGeneratePoisson fills an array with numbers of a Poisson distribution, of 32 bits each.
@@ -850,13 +810,11 @@ func CurandGeneratePoisson(generator CurandGenerator_t, outputPtr *uint32, n uin
 		outputPtr *uint32
 		n         uint64
 		lambda    float64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, lambda: lambda}
-	if err := call(symCurandGeneratePoisson, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGeneratePoisson, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGeneratePoissonMethod is [CurandGeneratePoisson] with a chosen algorithm, for NVIDIA's own
@@ -892,14 +850,12 @@ func CurandGeneratePoissonMethod(generator CurandGenerator_t, outputPtr *uint32,
 		n         uint64
 		lambda    float64
 		method    CurandMethod_t
-		_         [4]byte
-		_         [3]uint64
+		_0        [4]byte
+		_1        [3]uint64
 		ret       CurandStatus_t
+		_2        [4]byte
 	}{generator: generator, outputPtr: outputPtr, n: n, lambda: lambda, method: method}
-	if err := call(symCurandGeneratePoissonMethod, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGeneratePoissonMethod, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGenerateSeeds sets up a generator's state now, instead of at the next generation.
@@ -928,13 +884,11 @@ func CurandGeneratePoissonMethod(generator CurandGenerator_t, outputPtr *uint32,
 func CurandGenerateSeeds(generator CurandGenerator_t) error {
 	args := &struct {
 		generator CurandGenerator_t
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{generator: generator}
-	if err := call(symCurandGenerateSeeds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGenerateSeeds, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGetDirectionVectors32 gives the direction numbers of Sobol' sequences of 32 bits, for
@@ -963,14 +917,12 @@ func CurandGetDirectionVectors32(vectors **CurandDirectionVectors32_t, set Curan
 	args := &struct {
 		vectors **CurandDirectionVectors32_t
 		set     CurandDirectionVectorSet_t
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CurandStatus_t
+		_2      [4]byte
 	}{vectors: vectors, set: set}
-	if err := call(symCurandGetDirectionVectors32, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGetDirectionVectors32, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGetScrambleConstants32 gives the constants of scrambled Sobol' sequences, one number for
@@ -998,13 +950,11 @@ func CurandGetDirectionVectors32(vectors **CurandDirectionVectors32_t, set Curan
 func CurandGetScrambleConstants32(constants **uint32) error {
 	args := &struct {
 		constants **uint32
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{constants: constants}
-	if err := call(symCurandGetScrambleConstants32, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGetScrambleConstants32, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGetDirectionVectors64 gives the direction numbers of Sobol' sequences of 64 bits: 20,000
@@ -1030,14 +980,12 @@ func CurandGetDirectionVectors64(vectors **CurandDirectionVectors64_t, set Curan
 	args := &struct {
 		vectors **CurandDirectionVectors64_t
 		set     CurandDirectionVectorSet_t
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CurandStatus_t
+		_2      [4]byte
 	}{vectors: vectors, set: set}
-	if err := call(symCurandGetDirectionVectors64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGetDirectionVectors64, unsafe.Pointer(args), &args.ret)
 }
 
 // CurandGetScrambleConstants64 gives the constants of scrambled Sobol' sequences, one number for
@@ -1065,11 +1013,9 @@ func CurandGetDirectionVectors64(vectors **CurandDirectionVectors64_t, set Curan
 func CurandGetScrambleConstants64(constants **uint64) error {
 	args := &struct {
 		constants **uint64
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CurandStatus_t
+		_1        [4]byte
 	}{constants: constants}
-	if err := call(symCurandGetScrambleConstants64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCurandGetScrambleConstants64, unsafe.Pointer(args), &args.ret)
 }

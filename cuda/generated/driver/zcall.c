@@ -13,4350 +13,931 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_cuGetErrorString(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_cuGetErrorString *s = args;
-	s->ret = ((fn_cuGetErrorString)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_cuGetErrorName(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_cuGetErrorName *s = args;
-	s->ret = ((fn_cuGetErrorName)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cuInit(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_cuInit *s = args;
-	s->ret = ((fn_cuInit)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_cuDriverGetVersion(void *fn, void *args)
+static void words4_4(void *fn, uint64_t *words)
 {
-	struct args_cuDriverGetVersion *s = args;
-	s->ret = ((fn_cuDriverGetVersion)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3]);
 }
-static void t_cuDeviceGet(void *fn, void *args)
+static void words0_4(void *fn, uint64_t *words)
 {
-	struct args_cuDeviceGet *s = args;
-	s->ret = ((fn_cuDeviceGet)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(void))fn)();
 }
-static void t_cuDeviceGetCount(void *fn, void *args)
+static void words5_4(void *fn, uint64_t *words)
 {
-	struct args_cuDeviceGetCount *s = args;
-	s->ret = ((fn_cuDeviceGetCount)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4]);
 }
-static void t_cuDeviceGetName(void *fn, void *args)
+static void words8_4(void *fn, uint64_t *words)
 {
-	struct args_cuDeviceGetName *s = args;
-	s->ret = ((fn_cuDeviceGetName)fn)(s->p0, s->p1, s->p2);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7]);
 }
-static void t_cuDeviceGetUuid_v2(void *fn, void *args)
+static void words6_4(void *fn, uint64_t *words)
 {
-	struct args_cuDeviceGetUuid_v2 *s = args;
-	s->ret = ((fn_cuDeviceGetUuid_v2)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5]);
 }
-static void t_cuDeviceGetLuid(void *fn, void *args)
+static void t_cuIpcOpenEventHandle(void *fn, uint64_t *words)
 {
-	struct args_cuDeviceGetLuid *s = args;
-	s->ret = ((fn_cuDeviceGetLuid)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDeviceTotalMem_v2(void *fn, void *args)
-{
-	struct args_cuDeviceTotalMem_v2 *s = args;
-	s->ret = ((fn_cuDeviceTotalMem_v2)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetTexture1DLinearMaxWidth(void *fn, void *args)
-{
-	struct args_cuDeviceGetTexture1DLinearMaxWidth *s = args;
-	s->ret = ((fn_cuDeviceGetTexture1DLinearMaxWidth)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuDeviceGetAttribute(void *fn, void *args)
-{
-	struct args_cuDeviceGetAttribute *s = args;
-	s->ret = ((fn_cuDeviceGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDeviceGetHostAtomicCapabilities(void *fn, void *args)
-{
-	struct args_cuDeviceGetHostAtomicCapabilities *s = args;
-	s->ret = ((fn_cuDeviceGetHostAtomicCapabilities)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuDeviceGetNvSciSyncAttributes(void *fn, void *args)
-{
-	struct args_cuDeviceGetNvSciSyncAttributes *s = args;
-	s->ret = ((fn_cuDeviceGetNvSciSyncAttributes)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDeviceSetMemPool(void *fn, void *args)
-{
-	struct args_cuDeviceSetMemPool *s = args;
-	s->ret = ((fn_cuDeviceSetMemPool)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetMemPool(void *fn, void *args)
-{
-	struct args_cuDeviceGetMemPool *s = args;
-	s->ret = ((fn_cuDeviceGetMemPool)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetDefaultMemPool(void *fn, void *args)
-{
-	struct args_cuDeviceGetDefaultMemPool *s = args;
-	s->ret = ((fn_cuDeviceGetDefaultMemPool)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetExecAffinitySupport(void *fn, void *args)
-{
-	struct args_cuDeviceGetExecAffinitySupport *s = args;
-	s->ret = ((fn_cuDeviceGetExecAffinitySupport)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuFlushGPUDirectRDMAWrites(void *fn, void *args)
-{
-	struct args_cuFlushGPUDirectRDMAWrites *s = args;
-	s->ret = ((fn_cuFlushGPUDirectRDMAWrites)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetProperties(void *fn, void *args)
-{
-	struct args_cuDeviceGetProperties *s = args;
-	s->ret = ((fn_cuDeviceGetProperties)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceComputeCapability(void *fn, void *args)
-{
-	struct args_cuDeviceComputeCapability *s = args;
-	s->ret = ((fn_cuDeviceComputeCapability)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDevicePrimaryCtxRetain(void *fn, void *args)
-{
-	struct args_cuDevicePrimaryCtxRetain *s = args;
-	s->ret = ((fn_cuDevicePrimaryCtxRetain)fn)(s->p0, s->p1);
-}
-static void t_cuDevicePrimaryCtxRelease_v2(void *fn, void *args)
-{
-	struct args_cuDevicePrimaryCtxRelease_v2 *s = args;
-	s->ret = ((fn_cuDevicePrimaryCtxRelease_v2)fn)(s->p0);
-}
-static void t_cuDevicePrimaryCtxSetFlags_v2(void *fn, void *args)
-{
-	struct args_cuDevicePrimaryCtxSetFlags_v2 *s = args;
-	s->ret = ((fn_cuDevicePrimaryCtxSetFlags_v2)fn)(s->p0, s->p1);
-}
-static void t_cuDevicePrimaryCtxGetState(void *fn, void *args)
-{
-	struct args_cuDevicePrimaryCtxGetState *s = args;
-	s->ret = ((fn_cuDevicePrimaryCtxGetState)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDevicePrimaryCtxReset_v2(void *fn, void *args)
-{
-	struct args_cuDevicePrimaryCtxReset_v2 *s = args;
-	s->ret = ((fn_cuDevicePrimaryCtxReset_v2)fn)(s->p0);
-}
-static void t_cuCtxCreate_v4(void *fn, void *args)
-{
-	struct args_cuCtxCreate_v4 *s = args;
-	s->ret = ((fn_cuCtxCreate_v4)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuCtxDestroy_v2(void *fn, void *args)
-{
-	struct args_cuCtxDestroy_v2 *s = args;
-	s->ret = ((fn_cuCtxDestroy_v2)fn)(s->p0);
-}
-static void t_cuCtxPushCurrent_v2(void *fn, void *args)
-{
-	struct args_cuCtxPushCurrent_v2 *s = args;
-	s->ret = ((fn_cuCtxPushCurrent_v2)fn)(s->p0);
-}
-static void t_cuCtxPopCurrent_v2(void *fn, void *args)
-{
-	struct args_cuCtxPopCurrent_v2 *s = args;
-	s->ret = ((fn_cuCtxPopCurrent_v2)fn)(s->p0);
-}
-static void t_cuCtxSetCurrent(void *fn, void *args)
-{
-	struct args_cuCtxSetCurrent *s = args;
-	s->ret = ((fn_cuCtxSetCurrent)fn)(s->p0);
-}
-static void t_cuCtxGetCurrent(void *fn, void *args)
-{
-	struct args_cuCtxGetCurrent *s = args;
-	s->ret = ((fn_cuCtxGetCurrent)fn)(s->p0);
-}
-static void t_cuCtxGetDevice(void *fn, void *args)
-{
-	struct args_cuCtxGetDevice *s = args;
-	s->ret = ((fn_cuCtxGetDevice)fn)(s->p0);
-}
-static void t_cuCtxGetDevice_v2(void *fn, void *args)
-{
-	struct args_cuCtxGetDevice_v2 *s = args;
-	s->ret = ((fn_cuCtxGetDevice_v2)fn)(s->p0, s->p1);
-}
-static void t_cuCtxGetFlags(void *fn, void *args)
-{
-	struct args_cuCtxGetFlags *s = args;
-	s->ret = ((fn_cuCtxGetFlags)fn)(s->p0);
-}
-static void t_cuCtxSetFlags(void *fn, void *args)
-{
-	struct args_cuCtxSetFlags *s = args;
-	s->ret = ((fn_cuCtxSetFlags)fn)(s->p0);
-}
-static void t_cuCtxGetId(void *fn, void *args)
-{
-	struct args_cuCtxGetId *s = args;
-	s->ret = ((fn_cuCtxGetId)fn)(s->p0, s->p1);
-}
-static void t_cuCtxSynchronize(void *fn, void *args)
-{
-	struct args_cuCtxSynchronize *s = args;
-	s->ret = ((fn_cuCtxSynchronize)fn)();
-}
-static void t_cuCtxSynchronize_v2(void *fn, void *args)
-{
-	struct args_cuCtxSynchronize_v2 *s = args;
-	s->ret = ((fn_cuCtxSynchronize_v2)fn)(s->p0);
-}
-static void t_cuCtxSetLimit(void *fn, void *args)
-{
-	struct args_cuCtxSetLimit *s = args;
-	s->ret = ((fn_cuCtxSetLimit)fn)(s->p0, s->p1);
-}
-static void t_cuCtxGetLimit(void *fn, void *args)
-{
-	struct args_cuCtxGetLimit *s = args;
-	s->ret = ((fn_cuCtxGetLimit)fn)(s->p0, s->p1);
-}
-static void t_cuCtxGetCacheConfig(void *fn, void *args)
-{
-	struct args_cuCtxGetCacheConfig *s = args;
-	s->ret = ((fn_cuCtxGetCacheConfig)fn)(s->p0);
-}
-static void t_cuCtxSetCacheConfig(void *fn, void *args)
-{
-	struct args_cuCtxSetCacheConfig *s = args;
-	s->ret = ((fn_cuCtxSetCacheConfig)fn)(s->p0);
-}
-static void t_cuCtxGetApiVersion(void *fn, void *args)
-{
-	struct args_cuCtxGetApiVersion *s = args;
-	s->ret = ((fn_cuCtxGetApiVersion)fn)(s->p0, s->p1);
-}
-static void t_cuCtxGetStreamPriorityRange(void *fn, void *args)
-{
-	struct args_cuCtxGetStreamPriorityRange *s = args;
-	s->ret = ((fn_cuCtxGetStreamPriorityRange)fn)(s->p0, s->p1);
-}
-static void t_cuCtxResetPersistingL2Cache(void *fn, void *args)
-{
-	struct args_cuCtxResetPersistingL2Cache *s = args;
-	s->ret = ((fn_cuCtxResetPersistingL2Cache)fn)();
-}
-static void t_cuCtxGetExecAffinity(void *fn, void *args)
-{
-	struct args_cuCtxGetExecAffinity *s = args;
-	s->ret = ((fn_cuCtxGetExecAffinity)fn)(s->p0, s->p1);
-}
-static void t_cuCtxRecordEvent(void *fn, void *args)
-{
-	struct args_cuCtxRecordEvent *s = args;
-	s->ret = ((fn_cuCtxRecordEvent)fn)(s->p0, s->p1);
-}
-static void t_cuCtxWaitEvent(void *fn, void *args)
-{
-	struct args_cuCtxWaitEvent *s = args;
-	s->ret = ((fn_cuCtxWaitEvent)fn)(s->p0, s->p1);
-}
-static void t_cuCtxAttach(void *fn, void *args)
-{
-	struct args_cuCtxAttach *s = args;
-	s->ret = ((fn_cuCtxAttach)fn)(s->p0, s->p1);
-}
-static void t_cuCtxDetach(void *fn, void *args)
-{
-	struct args_cuCtxDetach *s = args;
-	s->ret = ((fn_cuCtxDetach)fn)(s->p0);
-}
-static void t_cuCtxGetSharedMemConfig(void *fn, void *args)
-{
-	struct args_cuCtxGetSharedMemConfig *s = args;
-	s->ret = ((fn_cuCtxGetSharedMemConfig)fn)(s->p0);
-}
-static void t_cuCtxSetSharedMemConfig(void *fn, void *args)
-{
-	struct args_cuCtxSetSharedMemConfig *s = args;
-	s->ret = ((fn_cuCtxSetSharedMemConfig)fn)(s->p0);
-}
-static void t_cuModuleLoad(void *fn, void *args)
-{
-	struct args_cuModuleLoad *s = args;
-	s->ret = ((fn_cuModuleLoad)fn)(s->p0, s->p1);
-}
-static void t_cuModuleLoadData(void *fn, void *args)
-{
-	struct args_cuModuleLoadData *s = args;
-	s->ret = ((fn_cuModuleLoadData)fn)(s->p0, s->p1);
-}
-static void t_cuModuleLoadDataEx(void *fn, void *args)
-{
-	struct args_cuModuleLoadDataEx *s = args;
-	s->ret = ((fn_cuModuleLoadDataEx)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuModuleLoadFatBinary(void *fn, void *args)
-{
-	struct args_cuModuleLoadFatBinary *s = args;
-	s->ret = ((fn_cuModuleLoadFatBinary)fn)(s->p0, s->p1);
-}
-static void t_cuModuleUnload(void *fn, void *args)
-{
-	struct args_cuModuleUnload *s = args;
-	s->ret = ((fn_cuModuleUnload)fn)(s->p0);
-}
-static void t_cuModuleGetLoadingMode(void *fn, void *args)
-{
-	struct args_cuModuleGetLoadingMode *s = args;
-	s->ret = ((fn_cuModuleGetLoadingMode)fn)(s->p0);
-}
-static void t_cuModuleGetFunction(void *fn, void *args)
-{
-	struct args_cuModuleGetFunction *s = args;
-	s->ret = ((fn_cuModuleGetFunction)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuModuleGetFunctionCount(void *fn, void *args)
-{
-	struct args_cuModuleGetFunctionCount *s = args;
-	s->ret = ((fn_cuModuleGetFunctionCount)fn)(s->p0, s->p1);
-}
-static void t_cuModuleEnumerateFunctions(void *fn, void *args)
-{
-	struct args_cuModuleEnumerateFunctions *s = args;
-	s->ret = ((fn_cuModuleEnumerateFunctions)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuModuleGetGlobal_v2(void *fn, void *args)
-{
-	struct args_cuModuleGetGlobal_v2 *s = args;
-	s->ret = ((fn_cuModuleGetGlobal_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLinkCreate_v2(void *fn, void *args)
-{
-	struct args_cuLinkCreate_v2 *s = args;
-	s->ret = ((fn_cuLinkCreate_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLinkAddData_v2(void *fn, void *args)
-{
-	struct args_cuLinkAddData_v2 *s = args;
-	s->ret = ((fn_cuLinkAddData_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuLinkAddFile_v2(void *fn, void *args)
-{
-	struct args_cuLinkAddFile_v2 *s = args;
-	s->ret = ((fn_cuLinkAddFile_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuLinkComplete(void *fn, void *args)
-{
-	struct args_cuLinkComplete *s = args;
-	s->ret = ((fn_cuLinkComplete)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLinkDestroy(void *fn, void *args)
-{
-	struct args_cuLinkDestroy *s = args;
-	s->ret = ((fn_cuLinkDestroy)fn)(s->p0);
-}
-static void t_cuModuleGetTexRef(void *fn, void *args)
-{
-	struct args_cuModuleGetTexRef *s = args;
-	s->ret = ((fn_cuModuleGetTexRef)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuModuleGetSurfRef(void *fn, void *args)
-{
-	struct args_cuModuleGetSurfRef *s = args;
-	s->ret = ((fn_cuModuleGetSurfRef)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLibraryLoadData(void *fn, void *args)
-{
-	struct args_cuLibraryLoadData *s = args;
-	s->ret = ((fn_cuLibraryLoadData)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuLibraryLoadFromFile(void *fn, void *args)
-{
-	struct args_cuLibraryLoadFromFile *s = args;
-	s->ret = ((fn_cuLibraryLoadFromFile)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuLibraryUnload(void *fn, void *args)
-{
-	struct args_cuLibraryUnload *s = args;
-	s->ret = ((fn_cuLibraryUnload)fn)(s->p0);
-}
-static void t_cuLibraryGetKernel(void *fn, void *args)
-{
-	struct args_cuLibraryGetKernel *s = args;
-	s->ret = ((fn_cuLibraryGetKernel)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLibraryGetKernelCount(void *fn, void *args)
-{
-	struct args_cuLibraryGetKernelCount *s = args;
-	s->ret = ((fn_cuLibraryGetKernelCount)fn)(s->p0, s->p1);
-}
-static void t_cuLibraryEnumerateKernels(void *fn, void *args)
-{
-	struct args_cuLibraryEnumerateKernels *s = args;
-	s->ret = ((fn_cuLibraryEnumerateKernels)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLibraryGetModule(void *fn, void *args)
-{
-	struct args_cuLibraryGetModule *s = args;
-	s->ret = ((fn_cuLibraryGetModule)fn)(s->p0, s->p1);
-}
-static void t_cuKernelGetFunction(void *fn, void *args)
-{
-	struct args_cuKernelGetFunction *s = args;
-	s->ret = ((fn_cuKernelGetFunction)fn)(s->p0, s->p1);
-}
-static void t_cuKernelGetLibrary(void *fn, void *args)
-{
-	struct args_cuKernelGetLibrary *s = args;
-	s->ret = ((fn_cuKernelGetLibrary)fn)(s->p0, s->p1);
-}
-static void t_cuLibraryGetGlobal(void *fn, void *args)
-{
-	struct args_cuLibraryGetGlobal *s = args;
-	s->ret = ((fn_cuLibraryGetGlobal)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLibraryGetManaged(void *fn, void *args)
-{
-	struct args_cuLibraryGetManaged *s = args;
-	s->ret = ((fn_cuLibraryGetManaged)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLibraryGetUnifiedFunction(void *fn, void *args)
-{
-	struct args_cuLibraryGetUnifiedFunction *s = args;
-	s->ret = ((fn_cuLibraryGetUnifiedFunction)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuKernelGetAttribute(void *fn, void *args)
-{
-	struct args_cuKernelGetAttribute *s = args;
-	s->ret = ((fn_cuKernelGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuKernelSetAttribute(void *fn, void *args)
-{
-	struct args_cuKernelSetAttribute *s = args;
-	s->ret = ((fn_cuKernelSetAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuKernelSetCacheConfig(void *fn, void *args)
-{
-	struct args_cuKernelSetCacheConfig *s = args;
-	s->ret = ((fn_cuKernelSetCacheConfig)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuKernelGetName(void *fn, void *args)
-{
-	struct args_cuKernelGetName *s = args;
-	s->ret = ((fn_cuKernelGetName)fn)(s->p0, s->p1);
-}
-static void t_cuKernelGetParamInfo(void *fn, void *args)
-{
-	struct args_cuKernelGetParamInfo *s = args;
-	s->ret = ((fn_cuKernelGetParamInfo)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuKernelGetParamCount(void *fn, void *args)
-{
-	struct args_cuKernelGetParamCount *s = args;
-	s->ret = ((fn_cuKernelGetParamCount)fn)(s->p0, s->p1);
-}
-static void t_cuMemGetInfo_v2(void *fn, void *args)
-{
-	struct args_cuMemGetInfo_v2 *s = args;
-	s->ret = ((fn_cuMemGetInfo_v2)fn)(s->p0, s->p1);
-}
-static void t_cuMemAlloc_v2(void *fn, void *args)
-{
-	struct args_cuMemAlloc_v2 *s = args;
-	s->ret = ((fn_cuMemAlloc_v2)fn)(s->p0, s->p1);
-}
-static void t_cuMemAllocPitch_v2(void *fn, void *args)
-{
-	struct args_cuMemAllocPitch_v2 *s = args;
-	s->ret = ((fn_cuMemAllocPitch_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemFree_v2(void *fn, void *args)
-{
-	struct args_cuMemFree_v2 *s = args;
-	s->ret = ((fn_cuMemFree_v2)fn)(s->p0);
-}
-static void t_cuMemGetAddressRange_v2(void *fn, void *args)
-{
-	struct args_cuMemGetAddressRange_v2 *s = args;
-	s->ret = ((fn_cuMemGetAddressRange_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemAllocHost_v2(void *fn, void *args)
-{
-	struct args_cuMemAllocHost_v2 *s = args;
-	s->ret = ((fn_cuMemAllocHost_v2)fn)(s->p0, s->p1);
-}
-static void t_cuMemFreeHost(void *fn, void *args)
-{
-	struct args_cuMemFreeHost *s = args;
-	s->ret = ((fn_cuMemFreeHost)fn)(s->p0);
-}
-static void t_cuMemHostAlloc(void *fn, void *args)
-{
-	struct args_cuMemHostAlloc *s = args;
-	s->ret = ((fn_cuMemHostAlloc)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemHostGetDevicePointer_v2(void *fn, void *args)
-{
-	struct args_cuMemHostGetDevicePointer_v2 *s = args;
-	s->ret = ((fn_cuMemHostGetDevicePointer_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemHostGetFlags(void *fn, void *args)
-{
-	struct args_cuMemHostGetFlags *s = args;
-	s->ret = ((fn_cuMemHostGetFlags)fn)(s->p0, s->p1);
-}
-static void t_cuMemAllocManaged(void *fn, void *args)
-{
-	struct args_cuMemAllocManaged *s = args;
-	s->ret = ((fn_cuMemAllocManaged)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDeviceRegisterAsyncNotification(void *fn, void *args)
-{
-	struct args_cuDeviceRegisterAsyncNotification *s = args;
-	s->ret = ((fn_cuDeviceRegisterAsyncNotification)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuDeviceUnregisterAsyncNotification(void *fn, void *args)
-{
-	struct args_cuDeviceUnregisterAsyncNotification *s = args;
-	s->ret = ((fn_cuDeviceUnregisterAsyncNotification)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetByPCIBusId(void *fn, void *args)
-{
-	struct args_cuDeviceGetByPCIBusId *s = args;
-	s->ret = ((fn_cuDeviceGetByPCIBusId)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetPCIBusId(void *fn, void *args)
-{
-	struct args_cuDeviceGetPCIBusId *s = args;
-	s->ret = ((fn_cuDeviceGetPCIBusId)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuIpcGetEventHandle(void *fn, void *args)
-{
-	struct args_cuIpcGetEventHandle *s = args;
-	s->ret = ((fn_cuIpcGetEventHandle)fn)(s->p0, s->p1);
-}
-static void t_cuIpcOpenEventHandle(void *fn, void *args)
-{
-	struct args_cuIpcOpenEventHandle *s = args;
+	struct args_cuIpcOpenEventHandle *s = (void *)words;
 	s->ret = ((fn_cuIpcOpenEventHandle)fn)(s->p0, s->p1);
 }
-static void t_cuIpcGetMemHandle(void *fn, void *args)
+static void t_cuIpcOpenMemHandle_v2(void *fn, uint64_t *words)
 {
-	struct args_cuIpcGetMemHandle *s = args;
-	s->ret = ((fn_cuIpcGetMemHandle)fn)(s->p0, s->p1);
-}
-static void t_cuIpcOpenMemHandle_v2(void *fn, void *args)
-{
-	struct args_cuIpcOpenMemHandle_v2 *s = args;
+	struct args_cuIpcOpenMemHandle_v2 *s = (void *)words;
 	s->ret = ((fn_cuIpcOpenMemHandle_v2)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuIpcCloseMemHandle(void *fn, void *args)
+static void t_cuMemsetD8_v2_ptds(void *fn, uint64_t *words)
 {
-	struct args_cuIpcCloseMemHandle *s = args;
-	s->ret = ((fn_cuIpcCloseMemHandle)fn)(s->p0);
-}
-static void t_cuMemHostRegister_v2(void *fn, void *args)
-{
-	struct args_cuMemHostRegister_v2 *s = args;
-	s->ret = ((fn_cuMemHostRegister_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemHostUnregister(void *fn, void *args)
-{
-	struct args_cuMemHostUnregister *s = args;
-	s->ret = ((fn_cuMemHostUnregister)fn)(s->p0);
-}
-static void t_cuMemcpy_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpy_ptds *s = args;
-	s->ret = ((fn_cuMemcpy_ptds)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyPeer_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyPeer_ptds *s = args;
-	s->ret = ((fn_cuMemcpyPeer_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyHtoD_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoD_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpyHtoD_v2_ptds)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoH_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoH_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpyDtoH_v2_ptds)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoD_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoD_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpyDtoD_v2_ptds)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoA_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoA_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpyDtoA_v2_ptds)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoD_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoD_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpyAtoD_v2_ptds)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyHtoA_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoA_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpyHtoA_v2_ptds)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoH_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoH_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpyAtoH_v2_ptds)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoA_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoA_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpyAtoA_v2_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpy2D_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpy2D_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpy2D_v2_ptds)fn)(s->p0);
-}
-static void t_cuMemcpy2DUnaligned_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpy2DUnaligned_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpy2DUnaligned_v2_ptds)fn)(s->p0);
-}
-static void t_cuMemcpy3D_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpy3D_v2_ptds *s = args;
-	s->ret = ((fn_cuMemcpy3D_v2_ptds)fn)(s->p0);
-}
-static void t_cuMemcpy3DPeer_ptds(void *fn, void *args)
-{
-	struct args_cuMemcpy3DPeer_ptds *s = args;
-	s->ret = ((fn_cuMemcpy3DPeer_ptds)fn)(s->p0);
-}
-static void t_cuMemcpyAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyPeerAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyPeerAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyPeerAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuMemcpyHtoDAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoDAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyHtoDAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyDtoHAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoHAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyDtoHAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyDtoDAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoDAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyDtoDAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyHtoAAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoAAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyHtoAAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyAtoHAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoHAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyAtoHAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpy2DAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpy2DAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpy2DAsync_v2_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuMemcpy3DAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpy3DAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpy3DAsync_v2_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuMemcpy3DPeerAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpy3DPeerAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemcpy3DPeerAsync_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuMemcpyBatchAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyBatchAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyBatchAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuMemcpy3DBatchAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpy3DBatchAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemcpy3DBatchAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyWithAttributesAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyWithAttributesAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyWithAttributesAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpy3DWithAttributesAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpy3DWithAttributesAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemcpy3DWithAttributesAsync_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemsetD8_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemsetD8_v2_ptds *s = args;
+	struct args_cuMemsetD8_v2_ptds *s = (void *)words;
 	s->ret = ((fn_cuMemsetD8_v2_ptds)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuMemsetD16_v2_ptds(void *fn, void *args)
+static void t_cuMemsetD16_v2_ptds(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD16_v2_ptds *s = args;
+	struct args_cuMemsetD16_v2_ptds *s = (void *)words;
 	s->ret = ((fn_cuMemsetD16_v2_ptds)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuMemsetD32_v2_ptds(void *fn, void *args)
+static void t_cuMemsetD2D8_v2_ptds(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD32_v2_ptds *s = args;
-	s->ret = ((fn_cuMemsetD32_v2_ptds)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemsetD2D8_v2_ptds(void *fn, void *args)
-{
-	struct args_cuMemsetD2D8_v2_ptds *s = args;
+	struct args_cuMemsetD2D8_v2_ptds *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D8_v2_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_cuMemsetD2D16_v2_ptds(void *fn, void *args)
+static void t_cuMemsetD2D16_v2_ptds(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D16_v2_ptds *s = args;
+	struct args_cuMemsetD2D16_v2_ptds *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D16_v2_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_cuMemsetD2D32_v2_ptds(void *fn, void *args)
+static void t_cuMemsetD8Async_ptsz(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D32_v2_ptds *s = args;
-	s->ret = ((fn_cuMemsetD2D32_v2_ptds)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemsetD8Async_ptsz(void *fn, void *args)
-{
-	struct args_cuMemsetD8Async_ptsz *s = args;
+	struct args_cuMemsetD8Async_ptsz *s = (void *)words;
 	s->ret = ((fn_cuMemsetD8Async_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_cuMemsetD16Async_ptsz(void *fn, void *args)
+static void t_cuMemsetD16Async_ptsz(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD16Async_ptsz *s = args;
+	struct args_cuMemsetD16Async_ptsz *s = (void *)words;
 	s->ret = ((fn_cuMemsetD16Async_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_cuMemsetD32Async_ptsz(void *fn, void *args)
+static void t_cuMemsetD2D8Async_ptsz(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD32Async_ptsz *s = args;
-	s->ret = ((fn_cuMemsetD32Async_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemsetD2D8Async_ptsz(void *fn, void *args)
-{
-	struct args_cuMemsetD2D8Async_ptsz *s = args;
+	struct args_cuMemsetD2D8Async_ptsz *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D8Async_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
 }
-static void t_cuMemsetD2D16Async_ptsz(void *fn, void *args)
+static void t_cuMemsetD2D16Async_ptsz(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D16Async_ptsz *s = args;
+	struct args_cuMemsetD2D16Async_ptsz *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D16Async_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
 }
-static void t_cuMemsetD2D32Async_ptsz(void *fn, void *args)
+static void words7_4(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D32Async_ptsz *s = args;
-	s->ret = ((fn_cuMemsetD2D32Async_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6]);
 }
-static void t_cuArrayCreate_v2(void *fn, void *args)
+static void words11_4(void *fn, uint64_t *words)
 {
-	struct args_cuArrayCreate_v2 *s = args;
-	s->ret = ((fn_cuArrayCreate_v2)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 11) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10]);
 }
-static void t_cuArrayGetDescriptor_v2(void *fn, void *args)
+static void words10_4(void *fn, uint64_t *words)
 {
-	struct args_cuArrayGetDescriptor_v2 *s = args;
-	s->ret = ((fn_cuArrayGetDescriptor_v2)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 10) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9]);
 }
-static void t_cuArrayGetSparseProperties(void *fn, void *args)
+static void t_cuParamSetf(void *fn, uint64_t *words)
 {
-	struct args_cuArrayGetSparseProperties *s = args;
-	s->ret = ((fn_cuArrayGetSparseProperties)fn)(s->p0, s->p1);
-}
-static void t_cuMipmappedArrayGetSparseProperties(void *fn, void *args)
-{
-	struct args_cuMipmappedArrayGetSparseProperties *s = args;
-	s->ret = ((fn_cuMipmappedArrayGetSparseProperties)fn)(s->p0, s->p1);
-}
-static void t_cuArrayGetMemoryRequirements(void *fn, void *args)
-{
-	struct args_cuArrayGetMemoryRequirements *s = args;
-	s->ret = ((fn_cuArrayGetMemoryRequirements)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMipmappedArrayGetMemoryRequirements(void *fn, void *args)
-{
-	struct args_cuMipmappedArrayGetMemoryRequirements *s = args;
-	s->ret = ((fn_cuMipmappedArrayGetMemoryRequirements)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuArrayGetPlane(void *fn, void *args)
-{
-	struct args_cuArrayGetPlane *s = args;
-	s->ret = ((fn_cuArrayGetPlane)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuArrayDestroy(void *fn, void *args)
-{
-	struct args_cuArrayDestroy *s = args;
-	s->ret = ((fn_cuArrayDestroy)fn)(s->p0);
-}
-static void t_cuArray3DCreate_v2(void *fn, void *args)
-{
-	struct args_cuArray3DCreate_v2 *s = args;
-	s->ret = ((fn_cuArray3DCreate_v2)fn)(s->p0, s->p1);
-}
-static void t_cuArray3DGetDescriptor_v2(void *fn, void *args)
-{
-	struct args_cuArray3DGetDescriptor_v2 *s = args;
-	s->ret = ((fn_cuArray3DGetDescriptor_v2)fn)(s->p0, s->p1);
-}
-static void t_cuMipmappedArrayCreate(void *fn, void *args)
-{
-	struct args_cuMipmappedArrayCreate *s = args;
-	s->ret = ((fn_cuMipmappedArrayCreate)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMipmappedArrayGetLevel(void *fn, void *args)
-{
-	struct args_cuMipmappedArrayGetLevel *s = args;
-	s->ret = ((fn_cuMipmappedArrayGetLevel)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMipmappedArrayDestroy(void *fn, void *args)
-{
-	struct args_cuMipmappedArrayDestroy *s = args;
-	s->ret = ((fn_cuMipmappedArrayDestroy)fn)(s->p0);
-}
-static void t_cuMemGetHandleForAddressRange(void *fn, void *args)
-{
-	struct args_cuMemGetHandleForAddressRange *s = args;
-	s->ret = ((fn_cuMemGetHandleForAddressRange)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemBatchDecompressAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemBatchDecompressAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemBatchDecompressAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemAddressReserve(void *fn, void *args)
-{
-	struct args_cuMemAddressReserve *s = args;
-	s->ret = ((fn_cuMemAddressReserve)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemAddressFree(void *fn, void *args)
-{
-	struct args_cuMemAddressFree *s = args;
-	s->ret = ((fn_cuMemAddressFree)fn)(s->p0, s->p1);
-}
-static void t_cuMemCreate(void *fn, void *args)
-{
-	struct args_cuMemCreate *s = args;
-	s->ret = ((fn_cuMemCreate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemRelease(void *fn, void *args)
-{
-	struct args_cuMemRelease *s = args;
-	s->ret = ((fn_cuMemRelease)fn)(s->p0);
-}
-static void t_cuMemMap(void *fn, void *args)
-{
-	struct args_cuMemMap *s = args;
-	s->ret = ((fn_cuMemMap)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemMapArrayAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemMapArrayAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemMapArrayAsync_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemUnmap(void *fn, void *args)
-{
-	struct args_cuMemUnmap *s = args;
-	s->ret = ((fn_cuMemUnmap)fn)(s->p0, s->p1);
-}
-static void t_cuMemSetAccess(void *fn, void *args)
-{
-	struct args_cuMemSetAccess *s = args;
-	s->ret = ((fn_cuMemSetAccess)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemGetAccess(void *fn, void *args)
-{
-	struct args_cuMemGetAccess *s = args;
-	s->ret = ((fn_cuMemGetAccess)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemExportToShareableHandle(void *fn, void *args)
-{
-	struct args_cuMemExportToShareableHandle *s = args;
-	s->ret = ((fn_cuMemExportToShareableHandle)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemImportFromShareableHandle(void *fn, void *args)
-{
-	struct args_cuMemImportFromShareableHandle *s = args;
-	s->ret = ((fn_cuMemImportFromShareableHandle)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemGetAllocationGranularity(void *fn, void *args)
-{
-	struct args_cuMemGetAllocationGranularity *s = args;
-	s->ret = ((fn_cuMemGetAllocationGranularity)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemGetAllocationPropertiesFromHandle(void *fn, void *args)
-{
-	struct args_cuMemGetAllocationPropertiesFromHandle *s = args;
-	s->ret = ((fn_cuMemGetAllocationPropertiesFromHandle)fn)(s->p0, s->p1);
-}
-static void t_cuMemRetainAllocationHandle(void *fn, void *args)
-{
-	struct args_cuMemRetainAllocationHandle *s = args;
-	s->ret = ((fn_cuMemRetainAllocationHandle)fn)(s->p0, s->p1);
-}
-static void t_cuMemFreeAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemFreeAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemFreeAsync_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuMemAllocAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemAllocAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemAllocAsync_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemPoolTrimTo(void *fn, void *args)
-{
-	struct args_cuMemPoolTrimTo *s = args;
-	s->ret = ((fn_cuMemPoolTrimTo)fn)(s->p0, s->p1);
-}
-static void t_cuMemPoolSetAttribute(void *fn, void *args)
-{
-	struct args_cuMemPoolSetAttribute *s = args;
-	s->ret = ((fn_cuMemPoolSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemPoolGetAttribute(void *fn, void *args)
-{
-	struct args_cuMemPoolGetAttribute *s = args;
-	s->ret = ((fn_cuMemPoolGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemPoolSetAccess(void *fn, void *args)
-{
-	struct args_cuMemPoolSetAccess *s = args;
-	s->ret = ((fn_cuMemPoolSetAccess)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemPoolGetAccess(void *fn, void *args)
-{
-	struct args_cuMemPoolGetAccess *s = args;
-	s->ret = ((fn_cuMemPoolGetAccess)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemPoolCreate(void *fn, void *args)
-{
-	struct args_cuMemPoolCreate *s = args;
-	s->ret = ((fn_cuMemPoolCreate)fn)(s->p0, s->p1);
-}
-static void t_cuMemPoolDestroy(void *fn, void *args)
-{
-	struct args_cuMemPoolDestroy *s = args;
-	s->ret = ((fn_cuMemPoolDestroy)fn)(s->p0);
-}
-static void t_cuMemGetDefaultMemPool(void *fn, void *args)
-{
-	struct args_cuMemGetDefaultMemPool *s = args;
-	s->ret = ((fn_cuMemGetDefaultMemPool)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemGetMemPool(void *fn, void *args)
-{
-	struct args_cuMemGetMemPool *s = args;
-	s->ret = ((fn_cuMemGetMemPool)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemSetMemPool(void *fn, void *args)
-{
-	struct args_cuMemSetMemPool *s = args;
-	s->ret = ((fn_cuMemSetMemPool)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemAllocFromPoolAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemAllocFromPoolAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemAllocFromPoolAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemPoolExportToShareableHandle(void *fn, void *args)
-{
-	struct args_cuMemPoolExportToShareableHandle *s = args;
-	s->ret = ((fn_cuMemPoolExportToShareableHandle)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemPoolImportFromShareableHandle(void *fn, void *args)
-{
-	struct args_cuMemPoolImportFromShareableHandle *s = args;
-	s->ret = ((fn_cuMemPoolImportFromShareableHandle)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemPoolExportPointer(void *fn, void *args)
-{
-	struct args_cuMemPoolExportPointer *s = args;
-	s->ret = ((fn_cuMemPoolExportPointer)fn)(s->p0, s->p1);
-}
-static void t_cuMemPoolImportPointer(void *fn, void *args)
-{
-	struct args_cuMemPoolImportPointer *s = args;
-	s->ret = ((fn_cuMemPoolImportPointer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMulticastCreate(void *fn, void *args)
-{
-	struct args_cuMulticastCreate *s = args;
-	s->ret = ((fn_cuMulticastCreate)fn)(s->p0, s->p1);
-}
-static void t_cuMulticastAddDevice(void *fn, void *args)
-{
-	struct args_cuMulticastAddDevice *s = args;
-	s->ret = ((fn_cuMulticastAddDevice)fn)(s->p0, s->p1);
-}
-static void t_cuMulticastBindMem(void *fn, void *args)
-{
-	struct args_cuMulticastBindMem *s = args;
-	s->ret = ((fn_cuMulticastBindMem)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuMulticastBindMem_v2(void *fn, void *args)
-{
-	struct args_cuMulticastBindMem_v2 *s = args;
-	s->ret = ((fn_cuMulticastBindMem_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cuMulticastBindAddr(void *fn, void *args)
-{
-	struct args_cuMulticastBindAddr *s = args;
-	s->ret = ((fn_cuMulticastBindAddr)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMulticastBindAddr_v2(void *fn, void *args)
-{
-	struct args_cuMulticastBindAddr_v2 *s = args;
-	s->ret = ((fn_cuMulticastBindAddr_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuMulticastUnbind(void *fn, void *args)
-{
-	struct args_cuMulticastUnbind *s = args;
-	s->ret = ((fn_cuMulticastUnbind)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMulticastGetGranularity(void *fn, void *args)
-{
-	struct args_cuMulticastGetGranularity *s = args;
-	s->ret = ((fn_cuMulticastGetGranularity)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDeviceGetFabricClusterUuid(void *fn, void *args)
-{
-	struct args_cuDeviceGetFabricClusterUuid *s = args;
-	s->ret = ((fn_cuDeviceGetFabricClusterUuid)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetCliqueCount(void *fn, void *args)
-{
-	struct args_cuDeviceGetCliqueCount *s = args;
-	s->ret = ((fn_cuDeviceGetCliqueCount)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetCliqueInfo(void *fn, void *args)
-{
-	struct args_cuDeviceGetCliqueInfo *s = args;
-	s->ret = ((fn_cuDeviceGetCliqueInfo)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLogicalEndpointIdReserve(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointIdReserve *s = args;
-	s->ret = ((fn_cuLogicalEndpointIdReserve)fn)(s->p0, s->p1);
-}
-static void t_cuLogicalEndpointIdRelease(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointIdRelease *s = args;
-	s->ret = ((fn_cuLogicalEndpointIdRelease)fn)(s->p0, s->p1);
-}
-static void t_cuLogicalEndpointCreate(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointCreate *s = args;
-	s->ret = ((fn_cuLogicalEndpointCreate)fn)(s->p0, s->p1);
-}
-static void t_cuLogicalEndpointAddDevice(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointAddDevice *s = args;
-	s->ret = ((fn_cuLogicalEndpointAddDevice)fn)(s->p0, s->p1);
-}
-static void t_cuLogicalEndpointDestroy(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointDestroy *s = args;
-	s->ret = ((fn_cuLogicalEndpointDestroy)fn)(s->p0);
-}
-static void t_cuLogicalEndpointBindAddr(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointBindAddr *s = args;
-	s->ret = ((fn_cuLogicalEndpointBindAddr)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuLogicalEndpointBindMem(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointBindMem *s = args;
-	s->ret = ((fn_cuLogicalEndpointBindMem)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cuLogicalEndpointUnbind(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointUnbind *s = args;
-	s->ret = ((fn_cuLogicalEndpointUnbind)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLogicalEndpointExport(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointExport *s = args;
-	s->ret = ((fn_cuLogicalEndpointExport)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLogicalEndpointImport(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointImport *s = args;
-	s->ret = ((fn_cuLogicalEndpointImport)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLogicalEndpointGetLimits(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointGetLimits *s = args;
-	s->ret = ((fn_cuLogicalEndpointGetLimits)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLogicalEndpointQuery(void *fn, void *args)
-{
-	struct args_cuLogicalEndpointQuery *s = args;
-	s->ret = ((fn_cuLogicalEndpointQuery)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuFabricCpyBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuFabricCpyBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cuFabricCpyBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuPointerGetAttribute(void *fn, void *args)
-{
-	struct args_cuPointerGetAttribute *s = args;
-	s->ret = ((fn_cuPointerGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemPrefetchAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuMemPrefetchAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuMemPrefetchAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemAdvise_v2(void *fn, void *args)
-{
-	struct args_cuMemAdvise_v2 *s = args;
-	s->ret = ((fn_cuMemAdvise_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemPrefetchBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemPrefetchBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemPrefetchBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuMemDiscardBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemDiscardBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemDiscardBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemDiscardAndPrefetchBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemDiscardAndPrefetchBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemDiscardAndPrefetchBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuMemGetLocationInfo(void *fn, void *args)
-{
-	struct args_cuMemGetLocationInfo *s = args;
-	s->ret = ((fn_cuMemGetLocationInfo)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemRangeGetAttribute(void *fn, void *args)
-{
-	struct args_cuMemRangeGetAttribute *s = args;
-	s->ret = ((fn_cuMemRangeGetAttribute)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemRangeGetAttributes(void *fn, void *args)
-{
-	struct args_cuMemRangeGetAttributes *s = args;
-	s->ret = ((fn_cuMemRangeGetAttributes)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuPointerSetAttribute(void *fn, void *args)
-{
-	struct args_cuPointerSetAttribute *s = args;
-	s->ret = ((fn_cuPointerSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuPointerGetAttributes(void *fn, void *args)
-{
-	struct args_cuPointerGetAttributes *s = args;
-	s->ret = ((fn_cuPointerGetAttributes)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamCreate(void *fn, void *args)
-{
-	struct args_cuStreamCreate *s = args;
-	s->ret = ((fn_cuStreamCreate)fn)(s->p0, s->p1);
-}
-static void t_cuStreamCreateWithPriority(void *fn, void *args)
-{
-	struct args_cuStreamCreateWithPriority *s = args;
-	s->ret = ((fn_cuStreamCreateWithPriority)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamBeginCaptureToCig_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamBeginCaptureToCig_ptsz *s = args;
-	s->ret = ((fn_cuStreamBeginCaptureToCig_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamEndCaptureToCig_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamEndCaptureToCig_ptsz *s = args;
-	s->ret = ((fn_cuStreamEndCaptureToCig_ptsz)fn)(s->p0);
-}
-static void t_cuStreamGetPriority_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetPriority_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetPriority_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetDevice_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetDevice_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetDevice_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetFlags_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetFlags_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetFlags_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetId_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetId_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetId_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetCtx_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetCtx_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetCtx_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetCtx_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetCtx_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetCtx_v2_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamWaitEvent_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWaitEvent_ptsz *s = args;
-	s->ret = ((fn_cuStreamWaitEvent_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamAddCallback_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamAddCallback_ptsz *s = args;
-	s->ret = ((fn_cuStreamAddCallback_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamBeginCapture_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamBeginCapture_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamBeginCapture_v2_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamBeginRecaptureToGraph_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamBeginRecaptureToGraph_ptsz *s = args;
-	s->ret = ((fn_cuStreamBeginRecaptureToGraph_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuStreamBeginCaptureToGraph_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamBeginCaptureToGraph_ptsz *s = args;
-	s->ret = ((fn_cuStreamBeginCaptureToGraph_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuThreadExchangeStreamCaptureMode(void *fn, void *args)
-{
-	struct args_cuThreadExchangeStreamCaptureMode *s = args;
-	s->ret = ((fn_cuThreadExchangeStreamCaptureMode)fn)(s->p0);
-}
-static void t_cuStreamEndCapture_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamEndCapture_ptsz *s = args;
-	s->ret = ((fn_cuStreamEndCapture_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamIsCapturing_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamIsCapturing_ptsz *s = args;
-	s->ret = ((fn_cuStreamIsCapturing_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetCaptureInfo_v3_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetCaptureInfo_v3_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetCaptureInfo_v3_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cuStreamUpdateCaptureDependencies_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamUpdateCaptureDependencies_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamUpdateCaptureDependencies_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuStreamAttachMemAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamAttachMemAsync_ptsz *s = args;
-	s->ret = ((fn_cuStreamAttachMemAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamQuery_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamQuery_ptsz *s = args;
-	s->ret = ((fn_cuStreamQuery_ptsz)fn)(s->p0);
-}
-static void t_cuStreamSynchronize_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamSynchronize_ptsz *s = args;
-	s->ret = ((fn_cuStreamSynchronize_ptsz)fn)(s->p0);
-}
-static void t_cuStreamDestroy_v2(void *fn, void *args)
-{
-	struct args_cuStreamDestroy_v2 *s = args;
-	s->ret = ((fn_cuStreamDestroy_v2)fn)(s->p0);
-}
-static void t_cuStreamCopyAttributes_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamCopyAttributes_ptsz *s = args;
-	s->ret = ((fn_cuStreamCopyAttributes_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetAttribute_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetAttribute_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetAttribute_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamSetAttribute_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamSetAttribute_ptsz *s = args;
-	s->ret = ((fn_cuStreamSetAttribute_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuEventCreate(void *fn, void *args)
-{
-	struct args_cuEventCreate *s = args;
-	s->ret = ((fn_cuEventCreate)fn)(s->p0, s->p1);
-}
-static void t_cuEventRecord_ptsz(void *fn, void *args)
-{
-	struct args_cuEventRecord_ptsz *s = args;
-	s->ret = ((fn_cuEventRecord_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuEventRecordWithFlags_ptsz(void *fn, void *args)
-{
-	struct args_cuEventRecordWithFlags_ptsz *s = args;
-	s->ret = ((fn_cuEventRecordWithFlags_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuEventQuery(void *fn, void *args)
-{
-	struct args_cuEventQuery *s = args;
-	s->ret = ((fn_cuEventQuery)fn)(s->p0);
-}
-static void t_cuEventSynchronize(void *fn, void *args)
-{
-	struct args_cuEventSynchronize *s = args;
-	s->ret = ((fn_cuEventSynchronize)fn)(s->p0);
-}
-static void t_cuEventDestroy_v2(void *fn, void *args)
-{
-	struct args_cuEventDestroy_v2 *s = args;
-	s->ret = ((fn_cuEventDestroy_v2)fn)(s->p0);
-}
-static void t_cuEventElapsedTime_v2(void *fn, void *args)
-{
-	struct args_cuEventElapsedTime_v2 *s = args;
-	s->ret = ((fn_cuEventElapsedTime_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuImportExternalMemory(void *fn, void *args)
-{
-	struct args_cuImportExternalMemory *s = args;
-	s->ret = ((fn_cuImportExternalMemory)fn)(s->p0, s->p1);
-}
-static void t_cuExternalMemoryGetMappedBuffer(void *fn, void *args)
-{
-	struct args_cuExternalMemoryGetMappedBuffer *s = args;
-	s->ret = ((fn_cuExternalMemoryGetMappedBuffer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuExternalMemoryGetMappedMipmappedArray(void *fn, void *args)
-{
-	struct args_cuExternalMemoryGetMappedMipmappedArray *s = args;
-	s->ret = ((fn_cuExternalMemoryGetMappedMipmappedArray)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDestroyExternalMemory(void *fn, void *args)
-{
-	struct args_cuDestroyExternalMemory *s = args;
-	s->ret = ((fn_cuDestroyExternalMemory)fn)(s->p0);
-}
-static void t_cuImportExternalSemaphore(void *fn, void *args)
-{
-	struct args_cuImportExternalSemaphore *s = args;
-	s->ret = ((fn_cuImportExternalSemaphore)fn)(s->p0, s->p1);
-}
-static void t_cuSignalExternalSemaphoresAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuSignalExternalSemaphoresAsync_ptsz *s = args;
-	s->ret = ((fn_cuSignalExternalSemaphoresAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuWaitExternalSemaphoresAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuWaitExternalSemaphoresAsync_ptsz *s = args;
-	s->ret = ((fn_cuWaitExternalSemaphoresAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuDestroyExternalSemaphore(void *fn, void *args)
-{
-	struct args_cuDestroyExternalSemaphore *s = args;
-	s->ret = ((fn_cuDestroyExternalSemaphore)fn)(s->p0);
-}
-static void t_cuStreamWaitValue32_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWaitValue32_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamWaitValue32_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWaitValue64_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWaitValue64_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamWaitValue64_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWriteValue32_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWriteValue32_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamWriteValue32_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWriteValue64_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWriteValue64_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamWriteValue64_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamBatchMemOp_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamBatchMemOp_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamBatchMemOp_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuFuncGetAttribute(void *fn, void *args)
-{
-	struct args_cuFuncGetAttribute *s = args;
-	s->ret = ((fn_cuFuncGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuFuncSetAttribute(void *fn, void *args)
-{
-	struct args_cuFuncSetAttribute *s = args;
-	s->ret = ((fn_cuFuncSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuFuncSetCacheConfig(void *fn, void *args)
-{
-	struct args_cuFuncSetCacheConfig *s = args;
-	s->ret = ((fn_cuFuncSetCacheConfig)fn)(s->p0, s->p1);
-}
-static void t_cuFuncGetModule(void *fn, void *args)
-{
-	struct args_cuFuncGetModule *s = args;
-	s->ret = ((fn_cuFuncGetModule)fn)(s->p0, s->p1);
-}
-static void t_cuFuncGetName(void *fn, void *args)
-{
-	struct args_cuFuncGetName *s = args;
-	s->ret = ((fn_cuFuncGetName)fn)(s->p0, s->p1);
-}
-static void t_cuFuncGetParamInfo(void *fn, void *args)
-{
-	struct args_cuFuncGetParamInfo *s = args;
-	s->ret = ((fn_cuFuncGetParamInfo)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuFuncGetParamCount(void *fn, void *args)
-{
-	struct args_cuFuncGetParamCount *s = args;
-	s->ret = ((fn_cuFuncGetParamCount)fn)(s->p0, s->p1);
-}
-static void t_cuFuncIsLoaded(void *fn, void *args)
-{
-	struct args_cuFuncIsLoaded *s = args;
-	s->ret = ((fn_cuFuncIsLoaded)fn)(s->p0, s->p1);
-}
-static void t_cuFuncLoad(void *fn, void *args)
-{
-	struct args_cuFuncLoad *s = args;
-	s->ret = ((fn_cuFuncLoad)fn)(s->p0);
-}
-static void t_cuLaunchKernel_ptsz(void *fn, void *args)
-{
-	struct args_cuLaunchKernel_ptsz *s = args;
-	s->ret = ((fn_cuLaunchKernel_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cuLaunchKernelEx_ptsz(void *fn, void *args)
-{
-	struct args_cuLaunchKernelEx_ptsz *s = args;
-	s->ret = ((fn_cuLaunchKernelEx_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLaunchCooperativeKernel_ptsz(void *fn, void *args)
-{
-	struct args_cuLaunchCooperativeKernel_ptsz *s = args;
-	s->ret = ((fn_cuLaunchCooperativeKernel_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cuLaunchHostFunc_ptsz(void *fn, void *args)
-{
-	struct args_cuLaunchHostFunc_ptsz *s = args;
-	s->ret = ((fn_cuLaunchHostFunc_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLaunchHostFunc_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuLaunchHostFunc_v2_ptsz *s = args;
-	s->ret = ((fn_cuLaunchHostFunc_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuFuncSetBlockShape(void *fn, void *args)
-{
-	struct args_cuFuncSetBlockShape *s = args;
-	s->ret = ((fn_cuFuncSetBlockShape)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuFuncSetSharedSize(void *fn, void *args)
-{
-	struct args_cuFuncSetSharedSize *s = args;
-	s->ret = ((fn_cuFuncSetSharedSize)fn)(s->p0, s->p1);
-}
-static void t_cuParamSetSize(void *fn, void *args)
-{
-	struct args_cuParamSetSize *s = args;
-	s->ret = ((fn_cuParamSetSize)fn)(s->p0, s->p1);
-}
-static void t_cuParamSeti(void *fn, void *args)
-{
-	struct args_cuParamSeti *s = args;
-	s->ret = ((fn_cuParamSeti)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuParamSetf(void *fn, void *args)
-{
-	struct args_cuParamSetf *s = args;
+	struct args_cuParamSetf *s = (void *)words;
 	s->ret = ((fn_cuParamSetf)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuParamSetv(void *fn, void *args)
+static void t_cuTexRefSetMipmapLevelBias(void *fn, uint64_t *words)
 {
-	struct args_cuParamSetv *s = args;
-	s->ret = ((fn_cuParamSetv)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLaunch(void *fn, void *args)
-{
-	struct args_cuLaunch *s = args;
-	s->ret = ((fn_cuLaunch)fn)(s->p0);
-}
-static void t_cuLaunchGrid(void *fn, void *args)
-{
-	struct args_cuLaunchGrid *s = args;
-	s->ret = ((fn_cuLaunchGrid)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLaunchGridAsync(void *fn, void *args)
-{
-	struct args_cuLaunchGridAsync *s = args;
-	s->ret = ((fn_cuLaunchGridAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLaunchCooperativeKernelMultiDevice(void *fn, void *args)
-{
-	struct args_cuLaunchCooperativeKernelMultiDevice *s = args;
-	s->ret = ((fn_cuLaunchCooperativeKernelMultiDevice)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuParamSetTexRef(void *fn, void *args)
-{
-	struct args_cuParamSetTexRef *s = args;
-	s->ret = ((fn_cuParamSetTexRef)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuFuncSetSharedMemConfig(void *fn, void *args)
-{
-	struct args_cuFuncSetSharedMemConfig *s = args;
-	s->ret = ((fn_cuFuncSetSharedMemConfig)fn)(s->p0, s->p1);
-}
-static void t_cuGraphCreate(void *fn, void *args)
-{
-	struct args_cuGraphCreate *s = args;
-	s->ret = ((fn_cuGraphCreate)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddKernelNode_v2(void *fn, void *args)
-{
-	struct args_cuGraphAddKernelNode_v2 *s = args;
-	s->ret = ((fn_cuGraphAddKernelNode_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphKernelNodeGetParams_v2(void *fn, void *args)
-{
-	struct args_cuGraphKernelNodeGetParams_v2 *s = args;
-	s->ret = ((fn_cuGraphKernelNodeGetParams_v2)fn)(s->p0, s->p1);
-}
-static void t_cuGraphKernelNodeSetParams_v2(void *fn, void *args)
-{
-	struct args_cuGraphKernelNodeSetParams_v2 *s = args;
-	s->ret = ((fn_cuGraphKernelNodeSetParams_v2)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddMemcpyNode(void *fn, void *args)
-{
-	struct args_cuGraphAddMemcpyNode *s = args;
-	s->ret = ((fn_cuGraphAddMemcpyNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuGraphMemcpyNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphMemcpyNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphMemcpyNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphMemcpyNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphMemcpyNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphMemcpyNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddMemsetNode(void *fn, void *args)
-{
-	struct args_cuGraphAddMemsetNode *s = args;
-	s->ret = ((fn_cuGraphAddMemsetNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuGraphMemsetNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphMemsetNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphMemsetNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphMemsetNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphMemsetNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphMemsetNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddHostNode(void *fn, void *args)
-{
-	struct args_cuGraphAddHostNode *s = args;
-	s->ret = ((fn_cuGraphAddHostNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphHostNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphHostNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphHostNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphHostNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphHostNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphHostNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddChildGraphNode(void *fn, void *args)
-{
-	struct args_cuGraphAddChildGraphNode *s = args;
-	s->ret = ((fn_cuGraphAddChildGraphNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphChildGraphNodeGetGraph(void *fn, void *args)
-{
-	struct args_cuGraphChildGraphNodeGetGraph *s = args;
-	s->ret = ((fn_cuGraphChildGraphNodeGetGraph)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddEmptyNode(void *fn, void *args)
-{
-	struct args_cuGraphAddEmptyNode *s = args;
-	s->ret = ((fn_cuGraphAddEmptyNode)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphAddEventRecordNode(void *fn, void *args)
-{
-	struct args_cuGraphAddEventRecordNode *s = args;
-	s->ret = ((fn_cuGraphAddEventRecordNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphEventRecordNodeGetEvent(void *fn, void *args)
-{
-	struct args_cuGraphEventRecordNodeGetEvent *s = args;
-	s->ret = ((fn_cuGraphEventRecordNodeGetEvent)fn)(s->p0, s->p1);
-}
-static void t_cuGraphEventRecordNodeSetEvent(void *fn, void *args)
-{
-	struct args_cuGraphEventRecordNodeSetEvent *s = args;
-	s->ret = ((fn_cuGraphEventRecordNodeSetEvent)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddEventWaitNode(void *fn, void *args)
-{
-	struct args_cuGraphAddEventWaitNode *s = args;
-	s->ret = ((fn_cuGraphAddEventWaitNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphEventWaitNodeGetEvent(void *fn, void *args)
-{
-	struct args_cuGraphEventWaitNodeGetEvent *s = args;
-	s->ret = ((fn_cuGraphEventWaitNodeGetEvent)fn)(s->p0, s->p1);
-}
-static void t_cuGraphEventWaitNodeSetEvent(void *fn, void *args)
-{
-	struct args_cuGraphEventWaitNodeSetEvent *s = args;
-	s->ret = ((fn_cuGraphEventWaitNodeSetEvent)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddExternalSemaphoresSignalNode(void *fn, void *args)
-{
-	struct args_cuGraphAddExternalSemaphoresSignalNode *s = args;
-	s->ret = ((fn_cuGraphAddExternalSemaphoresSignalNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphExternalSemaphoresSignalNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphExternalSemaphoresSignalNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphExternalSemaphoresSignalNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphExternalSemaphoresSignalNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExternalSemaphoresSignalNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExternalSemaphoresSignalNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddExternalSemaphoresWaitNode(void *fn, void *args)
-{
-	struct args_cuGraphAddExternalSemaphoresWaitNode *s = args;
-	s->ret = ((fn_cuGraphAddExternalSemaphoresWaitNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphExternalSemaphoresWaitNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphExternalSemaphoresWaitNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphExternalSemaphoresWaitNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphExternalSemaphoresWaitNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExternalSemaphoresWaitNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExternalSemaphoresWaitNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddBatchMemOpNode(void *fn, void *args)
-{
-	struct args_cuGraphAddBatchMemOpNode *s = args;
-	s->ret = ((fn_cuGraphAddBatchMemOpNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphBatchMemOpNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphBatchMemOpNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphBatchMemOpNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphBatchMemOpNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphBatchMemOpNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphBatchMemOpNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphExecBatchMemOpNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecBatchMemOpNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecBatchMemOpNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphAddMemAllocNode(void *fn, void *args)
-{
-	struct args_cuGraphAddMemAllocNode *s = args;
-	s->ret = ((fn_cuGraphAddMemAllocNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphMemAllocNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphMemAllocNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphMemAllocNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphAddMemFreeNode(void *fn, void *args)
-{
-	struct args_cuGraphAddMemFreeNode *s = args;
-	s->ret = ((fn_cuGraphAddMemFreeNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphMemFreeNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphMemFreeNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphMemFreeNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGraphMemTrim(void *fn, void *args)
-{
-	struct args_cuDeviceGraphMemTrim *s = args;
-	s->ret = ((fn_cuDeviceGraphMemTrim)fn)(s->p0);
-}
-static void t_cuDeviceGetGraphMemAttribute(void *fn, void *args)
-{
-	struct args_cuDeviceGetGraphMemAttribute *s = args;
-	s->ret = ((fn_cuDeviceGetGraphMemAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDeviceSetGraphMemAttribute(void *fn, void *args)
-{
-	struct args_cuDeviceSetGraphMemAttribute *s = args;
-	s->ret = ((fn_cuDeviceSetGraphMemAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphClone(void *fn, void *args)
-{
-	struct args_cuGraphClone *s = args;
-	s->ret = ((fn_cuGraphClone)fn)(s->p0, s->p1);
-}
-static void t_cuGraphNodeFindInClone(void *fn, void *args)
-{
-	struct args_cuGraphNodeFindInClone *s = args;
-	s->ret = ((fn_cuGraphNodeFindInClone)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphNodeGetType(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetType *s = args;
-	s->ret = ((fn_cuGraphNodeGetType)fn)(s->p0, s->p1);
-}
-static void t_cuGraphNodeGetContainingGraph(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetContainingGraph *s = args;
-	s->ret = ((fn_cuGraphNodeGetContainingGraph)fn)(s->p0, s->p1);
-}
-static void t_cuGraphNodeGetLocalId(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetLocalId *s = args;
-	s->ret = ((fn_cuGraphNodeGetLocalId)fn)(s->p0, s->p1);
-}
-static void t_cuGraphNodeGetToolsId(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetToolsId *s = args;
-	s->ret = ((fn_cuGraphNodeGetToolsId)fn)(s->p0, s->p1);
-}
-static void t_cuGraphGetId(void *fn, void *args)
-{
-	struct args_cuGraphGetId *s = args;
-	s->ret = ((fn_cuGraphGetId)fn)(s->p0, s->p1);
-}
-static void t_cuGraphExecGetId(void *fn, void *args)
-{
-	struct args_cuGraphExecGetId *s = args;
-	s->ret = ((fn_cuGraphExecGetId)fn)(s->p0, s->p1);
-}
-static void t_cuGraphGetNodes(void *fn, void *args)
-{
-	struct args_cuGraphGetNodes *s = args;
-	s->ret = ((fn_cuGraphGetNodes)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphGetRootNodes(void *fn, void *args)
-{
-	struct args_cuGraphGetRootNodes *s = args;
-	s->ret = ((fn_cuGraphGetRootNodes)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphGetEdges_v2(void *fn, void *args)
-{
-	struct args_cuGraphGetEdges_v2 *s = args;
-	s->ret = ((fn_cuGraphGetEdges_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphNodeGetDependencies_v2(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetDependencies_v2 *s = args;
-	s->ret = ((fn_cuGraphNodeGetDependencies_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphNodeGetDependentNodes_v2(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetDependentNodes_v2 *s = args;
-	s->ret = ((fn_cuGraphNodeGetDependentNodes_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphAddDependencies_v2(void *fn, void *args)
-{
-	struct args_cuGraphAddDependencies_v2 *s = args;
-	s->ret = ((fn_cuGraphAddDependencies_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphRemoveDependencies_v2(void *fn, void *args)
-{
-	struct args_cuGraphRemoveDependencies_v2 *s = args;
-	s->ret = ((fn_cuGraphRemoveDependencies_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphDestroyNode(void *fn, void *args)
-{
-	struct args_cuGraphDestroyNode *s = args;
-	s->ret = ((fn_cuGraphDestroyNode)fn)(s->p0);
-}
-static void t_cuGraphInstantiateWithFlags(void *fn, void *args)
-{
-	struct args_cuGraphInstantiateWithFlags *s = args;
-	s->ret = ((fn_cuGraphInstantiateWithFlags)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphInstantiateWithParams_ptsz(void *fn, void *args)
-{
-	struct args_cuGraphInstantiateWithParams_ptsz *s = args;
-	s->ret = ((fn_cuGraphInstantiateWithParams_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphExecGetFlags(void *fn, void *args)
-{
-	struct args_cuGraphExecGetFlags *s = args;
-	s->ret = ((fn_cuGraphExecGetFlags)fn)(s->p0, s->p1);
-}
-static void t_cuGraphExecKernelNodeSetParams_v2(void *fn, void *args)
-{
-	struct args_cuGraphExecKernelNodeSetParams_v2 *s = args;
-	s->ret = ((fn_cuGraphExecKernelNodeSetParams_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphExecMemcpyNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecMemcpyNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecMemcpyNodeSetParams)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphExecMemsetNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecMemsetNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecMemsetNodeSetParams)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphExecHostNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecHostNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecHostNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphExecChildGraphNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecChildGraphNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecChildGraphNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphExecEventRecordNodeSetEvent(void *fn, void *args)
-{
-	struct args_cuGraphExecEventRecordNodeSetEvent *s = args;
-	s->ret = ((fn_cuGraphExecEventRecordNodeSetEvent)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphExecEventWaitNodeSetEvent(void *fn, void *args)
-{
-	struct args_cuGraphExecEventWaitNodeSetEvent *s = args;
-	s->ret = ((fn_cuGraphExecEventWaitNodeSetEvent)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphExecExternalSemaphoresSignalNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecExternalSemaphoresSignalNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecExternalSemaphoresSignalNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphExecExternalSemaphoresWaitNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecExternalSemaphoresWaitNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecExternalSemaphoresWaitNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphNodeSetEnabled(void *fn, void *args)
-{
-	struct args_cuGraphNodeSetEnabled *s = args;
-	s->ret = ((fn_cuGraphNodeSetEnabled)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphNodeGetEnabled(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetEnabled *s = args;
-	s->ret = ((fn_cuGraphNodeGetEnabled)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphUpload_ptsz(void *fn, void *args)
-{
-	struct args_cuGraphUpload_ptsz *s = args;
-	s->ret = ((fn_cuGraphUpload_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuGraphLaunch_ptsz(void *fn, void *args)
-{
-	struct args_cuGraphLaunch_ptsz *s = args;
-	s->ret = ((fn_cuGraphLaunch_ptsz)fn)(s->p0, s->p1);
-}
-static void t_cuGraphExecDestroy(void *fn, void *args)
-{
-	struct args_cuGraphExecDestroy *s = args;
-	s->ret = ((fn_cuGraphExecDestroy)fn)(s->p0);
-}
-static void t_cuGraphDestroy(void *fn, void *args)
-{
-	struct args_cuGraphDestroy *s = args;
-	s->ret = ((fn_cuGraphDestroy)fn)(s->p0);
-}
-static void t_cuGraphExecUpdate_v2(void *fn, void *args)
-{
-	struct args_cuGraphExecUpdate_v2 *s = args;
-	s->ret = ((fn_cuGraphExecUpdate_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphKernelNodeCopyAttributes(void *fn, void *args)
-{
-	struct args_cuGraphKernelNodeCopyAttributes *s = args;
-	s->ret = ((fn_cuGraphKernelNodeCopyAttributes)fn)(s->p0, s->p1);
-}
-static void t_cuGraphKernelNodeGetAttribute(void *fn, void *args)
-{
-	struct args_cuGraphKernelNodeGetAttribute *s = args;
-	s->ret = ((fn_cuGraphKernelNodeGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphKernelNodeSetAttribute(void *fn, void *args)
-{
-	struct args_cuGraphKernelNodeSetAttribute *s = args;
-	s->ret = ((fn_cuGraphKernelNodeSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphDebugDotPrint(void *fn, void *args)
-{
-	struct args_cuGraphDebugDotPrint *s = args;
-	s->ret = ((fn_cuGraphDebugDotPrint)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuUserObjectCreate(void *fn, void *args)
-{
-	struct args_cuUserObjectCreate *s = args;
-	s->ret = ((fn_cuUserObjectCreate)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuUserObjectRetain(void *fn, void *args)
-{
-	struct args_cuUserObjectRetain *s = args;
-	s->ret = ((fn_cuUserObjectRetain)fn)(s->p0, s->p1);
-}
-static void t_cuUserObjectRelease(void *fn, void *args)
-{
-	struct args_cuUserObjectRelease *s = args;
-	s->ret = ((fn_cuUserObjectRelease)fn)(s->p0, s->p1);
-}
-static void t_cuGraphRetainUserObject(void *fn, void *args)
-{
-	struct args_cuGraphRetainUserObject *s = args;
-	s->ret = ((fn_cuGraphRetainUserObject)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphReleaseUserObject(void *fn, void *args)
-{
-	struct args_cuGraphReleaseUserObject *s = args;
-	s->ret = ((fn_cuGraphReleaseUserObject)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphAddNode_v2(void *fn, void *args)
-{
-	struct args_cuGraphAddNode_v2 *s = args;
-	s->ret = ((fn_cuGraphAddNode_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuGraphAddNode_v3(void *fn, void *args)
-{
-	struct args_cuGraphAddNode_v3 *s = args;
-	s->ret = ((fn_cuGraphAddNode_v3)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuGraphNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphNodeSetParams_v2(void *fn, void *args)
-{
-	struct args_cuGraphNodeSetParams_v2 *s = args;
-	s->ret = ((fn_cuGraphNodeSetParams_v2)fn)(s->p0, s->p1);
-}
-static void t_cuGraphNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphExecNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphConditionalHandleCreate(void *fn, void *args)
-{
-	struct args_cuGraphConditionalHandleCreate *s = args;
-	s->ret = ((fn_cuGraphConditionalHandleCreate)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuOccupancyMaxActiveBlocksPerMultiprocessor(void *fn, void *args)
-{
-	struct args_cuOccupancyMaxActiveBlocksPerMultiprocessor *s = args;
-	s->ret = ((fn_cuOccupancyMaxActiveBlocksPerMultiprocessor)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void *fn, void *args)
-{
-	struct args_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags *s = args;
-	s->ret = ((fn_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuOccupancyMaxPotentialBlockSize(void *fn, void *args)
-{
-	struct args_cuOccupancyMaxPotentialBlockSize *s = args;
-	s->ret = ((fn_cuOccupancyMaxPotentialBlockSize)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuOccupancyMaxPotentialBlockSizeWithFlags(void *fn, void *args)
-{
-	struct args_cuOccupancyMaxPotentialBlockSizeWithFlags *s = args;
-	s->ret = ((fn_cuOccupancyMaxPotentialBlockSizeWithFlags)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cuOccupancyAvailableDynamicSMemPerBlock(void *fn, void *args)
-{
-	struct args_cuOccupancyAvailableDynamicSMemPerBlock *s = args;
-	s->ret = ((fn_cuOccupancyAvailableDynamicSMemPerBlock)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuOccupancyMaxPotentialClusterSize(void *fn, void *args)
-{
-	struct args_cuOccupancyMaxPotentialClusterSize *s = args;
-	s->ret = ((fn_cuOccupancyMaxPotentialClusterSize)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuOccupancyMaxActiveClusters(void *fn, void *args)
-{
-	struct args_cuOccupancyMaxActiveClusters *s = args;
-	s->ret = ((fn_cuOccupancyMaxActiveClusters)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuTexRefSetArray(void *fn, void *args)
-{
-	struct args_cuTexRefSetArray *s = args;
-	s->ret = ((fn_cuTexRefSetArray)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuTexRefSetMipmappedArray(void *fn, void *args)
-{
-	struct args_cuTexRefSetMipmappedArray *s = args;
-	s->ret = ((fn_cuTexRefSetMipmappedArray)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuTexRefSetAddress_v2(void *fn, void *args)
-{
-	struct args_cuTexRefSetAddress_v2 *s = args;
-	s->ret = ((fn_cuTexRefSetAddress_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuTexRefSetAddress2D_v3(void *fn, void *args)
-{
-	struct args_cuTexRefSetAddress2D_v3 *s = args;
-	s->ret = ((fn_cuTexRefSetAddress2D_v3)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuTexRefSetFormat(void *fn, void *args)
-{
-	struct args_cuTexRefSetFormat *s = args;
-	s->ret = ((fn_cuTexRefSetFormat)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuTexRefSetAddressMode(void *fn, void *args)
-{
-	struct args_cuTexRefSetAddressMode *s = args;
-	s->ret = ((fn_cuTexRefSetAddressMode)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuTexRefSetFilterMode(void *fn, void *args)
-{
-	struct args_cuTexRefSetFilterMode *s = args;
-	s->ret = ((fn_cuTexRefSetFilterMode)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefSetMipmapFilterMode(void *fn, void *args)
-{
-	struct args_cuTexRefSetMipmapFilterMode *s = args;
-	s->ret = ((fn_cuTexRefSetMipmapFilterMode)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefSetMipmapLevelBias(void *fn, void *args)
-{
-	struct args_cuTexRefSetMipmapLevelBias *s = args;
+	struct args_cuTexRefSetMipmapLevelBias *s = (void *)words;
 	s->ret = ((fn_cuTexRefSetMipmapLevelBias)fn)(s->p0, s->p1);
 }
-static void t_cuTexRefSetMipmapLevelClamp(void *fn, void *args)
+static void t_cuTexRefSetMipmapLevelClamp(void *fn, uint64_t *words)
 {
-	struct args_cuTexRefSetMipmapLevelClamp *s = args;
+	struct args_cuTexRefSetMipmapLevelClamp *s = (void *)words;
 	s->ret = ((fn_cuTexRefSetMipmapLevelClamp)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuTexRefSetMaxAnisotropy(void *fn, void *args)
+static void words12_4(void *fn, uint64_t *words)
 {
-	struct args_cuTexRefSetMaxAnisotropy *s = args;
-	s->ret = ((fn_cuTexRefSetMaxAnisotropy)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 12) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11]);
 }
-static void t_cuTexRefSetBorderColor(void *fn, void *args)
+static void words15_4(void *fn, uint64_t *words)
 {
-	struct args_cuTexRefSetBorderColor *s = args;
-	s->ret = ((fn_cuTexRefSetBorderColor)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 15) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14]);
 }
-static void t_cuTexRefSetFlags(void *fn, void *args)
+static void words16_4(void *fn, uint64_t *words)
 {
-	struct args_cuTexRefSetFlags *s = args;
-	s->ret = ((fn_cuTexRefSetFlags)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 16) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], words[11], words[12], words[13], words[14], words[15]);
 }
-static void t_cuTexRefGetAddress_v2(void *fn, void *args)
+static void t_cuMemsetD8(void *fn, uint64_t *words)
 {
-	struct args_cuTexRefGetAddress_v2 *s = args;
-	s->ret = ((fn_cuTexRefGetAddress_v2)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefGetArray(void *fn, void *args)
-{
-	struct args_cuTexRefGetArray *s = args;
-	s->ret = ((fn_cuTexRefGetArray)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefGetMipmappedArray(void *fn, void *args)
-{
-	struct args_cuTexRefGetMipmappedArray *s = args;
-	s->ret = ((fn_cuTexRefGetMipmappedArray)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefGetAddressMode(void *fn, void *args)
-{
-	struct args_cuTexRefGetAddressMode *s = args;
-	s->ret = ((fn_cuTexRefGetAddressMode)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuTexRefGetFilterMode(void *fn, void *args)
-{
-	struct args_cuTexRefGetFilterMode *s = args;
-	s->ret = ((fn_cuTexRefGetFilterMode)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefGetFormat(void *fn, void *args)
-{
-	struct args_cuTexRefGetFormat *s = args;
-	s->ret = ((fn_cuTexRefGetFormat)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuTexRefGetMipmapFilterMode(void *fn, void *args)
-{
-	struct args_cuTexRefGetMipmapFilterMode *s = args;
-	s->ret = ((fn_cuTexRefGetMipmapFilterMode)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefGetMipmapLevelBias(void *fn, void *args)
-{
-	struct args_cuTexRefGetMipmapLevelBias *s = args;
-	s->ret = ((fn_cuTexRefGetMipmapLevelBias)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefGetMipmapLevelClamp(void *fn, void *args)
-{
-	struct args_cuTexRefGetMipmapLevelClamp *s = args;
-	s->ret = ((fn_cuTexRefGetMipmapLevelClamp)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuTexRefGetMaxAnisotropy(void *fn, void *args)
-{
-	struct args_cuTexRefGetMaxAnisotropy *s = args;
-	s->ret = ((fn_cuTexRefGetMaxAnisotropy)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefGetBorderColor(void *fn, void *args)
-{
-	struct args_cuTexRefGetBorderColor *s = args;
-	s->ret = ((fn_cuTexRefGetBorderColor)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefGetFlags(void *fn, void *args)
-{
-	struct args_cuTexRefGetFlags *s = args;
-	s->ret = ((fn_cuTexRefGetFlags)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefCreate(void *fn, void *args)
-{
-	struct args_cuTexRefCreate *s = args;
-	s->ret = ((fn_cuTexRefCreate)fn)(s->p0);
-}
-static void t_cuTexRefDestroy(void *fn, void *args)
-{
-	struct args_cuTexRefDestroy *s = args;
-	s->ret = ((fn_cuTexRefDestroy)fn)(s->p0);
-}
-static void t_cuSurfRefSetArray(void *fn, void *args)
-{
-	struct args_cuSurfRefSetArray *s = args;
-	s->ret = ((fn_cuSurfRefSetArray)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuSurfRefGetArray(void *fn, void *args)
-{
-	struct args_cuSurfRefGetArray *s = args;
-	s->ret = ((fn_cuSurfRefGetArray)fn)(s->p0, s->p1);
-}
-static void t_cuTexObjectCreate(void *fn, void *args)
-{
-	struct args_cuTexObjectCreate *s = args;
-	s->ret = ((fn_cuTexObjectCreate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuTexObjectDestroy(void *fn, void *args)
-{
-	struct args_cuTexObjectDestroy *s = args;
-	s->ret = ((fn_cuTexObjectDestroy)fn)(s->p0);
-}
-static void t_cuTexObjectGetResourceDesc(void *fn, void *args)
-{
-	struct args_cuTexObjectGetResourceDesc *s = args;
-	s->ret = ((fn_cuTexObjectGetResourceDesc)fn)(s->p0, s->p1);
-}
-static void t_cuTexObjectGetTextureDesc(void *fn, void *args)
-{
-	struct args_cuTexObjectGetTextureDesc *s = args;
-	s->ret = ((fn_cuTexObjectGetTextureDesc)fn)(s->p0, s->p1);
-}
-static void t_cuTexObjectGetResourceViewDesc(void *fn, void *args)
-{
-	struct args_cuTexObjectGetResourceViewDesc *s = args;
-	s->ret = ((fn_cuTexObjectGetResourceViewDesc)fn)(s->p0, s->p1);
-}
-static void t_cuSurfObjectCreate(void *fn, void *args)
-{
-	struct args_cuSurfObjectCreate *s = args;
-	s->ret = ((fn_cuSurfObjectCreate)fn)(s->p0, s->p1);
-}
-static void t_cuSurfObjectDestroy(void *fn, void *args)
-{
-	struct args_cuSurfObjectDestroy *s = args;
-	s->ret = ((fn_cuSurfObjectDestroy)fn)(s->p0);
-}
-static void t_cuSurfObjectGetResourceDesc(void *fn, void *args)
-{
-	struct args_cuSurfObjectGetResourceDesc *s = args;
-	s->ret = ((fn_cuSurfObjectGetResourceDesc)fn)(s->p0, s->p1);
-}
-static void t_cuTensorMapEncodeTiled(void *fn, void *args)
-{
-	struct args_cuTensorMapEncodeTiled *s = args;
-	s->ret = ((fn_cuTensorMapEncodeTiled)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11);
-}
-static void t_cuTensorMapEncodeIm2col(void *fn, void *args)
-{
-	struct args_cuTensorMapEncodeIm2col *s = args;
-	s->ret = ((fn_cuTensorMapEncodeIm2col)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
-}
-static void t_cuTensorMapEncodeIm2colWide(void *fn, void *args)
-{
-	struct args_cuTensorMapEncodeIm2colWide *s = args;
-	s->ret = ((fn_cuTensorMapEncodeIm2colWide)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14, s->p15);
-}
-static void t_cuTensorMapReplaceAddress(void *fn, void *args)
-{
-	struct args_cuTensorMapReplaceAddress *s = args;
-	s->ret = ((fn_cuTensorMapReplaceAddress)fn)(s->p0, s->p1);
-}
-static void t_cuTensorMapSetAllocationClass(void *fn, void *args)
-{
-	struct args_cuTensorMapSetAllocationClass *s = args;
-	s->ret = ((fn_cuTensorMapSetAllocationClass)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDeviceCanAccessPeer(void *fn, void *args)
-{
-	struct args_cuDeviceCanAccessPeer *s = args;
-	s->ret = ((fn_cuDeviceCanAccessPeer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCtxEnablePeerAccess(void *fn, void *args)
-{
-	struct args_cuCtxEnablePeerAccess *s = args;
-	s->ret = ((fn_cuCtxEnablePeerAccess)fn)(s->p0, s->p1);
-}
-static void t_cuCtxDisablePeerAccess(void *fn, void *args)
-{
-	struct args_cuCtxDisablePeerAccess *s = args;
-	s->ret = ((fn_cuCtxDisablePeerAccess)fn)(s->p0);
-}
-static void t_cuDeviceGetP2PAttribute(void *fn, void *args)
-{
-	struct args_cuDeviceGetP2PAttribute *s = args;
-	s->ret = ((fn_cuDeviceGetP2PAttribute)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuDeviceGetP2PAtomicCapabilities(void *fn, void *args)
-{
-	struct args_cuDeviceGetP2PAtomicCapabilities *s = args;
-	s->ret = ((fn_cuDeviceGetP2PAtomicCapabilities)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphicsUnregisterResource(void *fn, void *args)
-{
-	struct args_cuGraphicsUnregisterResource *s = args;
-	s->ret = ((fn_cuGraphicsUnregisterResource)fn)(s->p0);
-}
-static void t_cuGraphicsSubResourceGetMappedArray(void *fn, void *args)
-{
-	struct args_cuGraphicsSubResourceGetMappedArray *s = args;
-	s->ret = ((fn_cuGraphicsSubResourceGetMappedArray)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphicsResourceGetMappedMipmappedArray(void *fn, void *args)
-{
-	struct args_cuGraphicsResourceGetMappedMipmappedArray *s = args;
-	s->ret = ((fn_cuGraphicsResourceGetMappedMipmappedArray)fn)(s->p0, s->p1);
-}
-static void t_cuGraphicsResourceGetMappedPointer_v2(void *fn, void *args)
-{
-	struct args_cuGraphicsResourceGetMappedPointer_v2 *s = args;
-	s->ret = ((fn_cuGraphicsResourceGetMappedPointer_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphicsResourceSetMapFlags_v2(void *fn, void *args)
-{
-	struct args_cuGraphicsResourceSetMapFlags_v2 *s = args;
-	s->ret = ((fn_cuGraphicsResourceSetMapFlags_v2)fn)(s->p0, s->p1);
-}
-static void t_cuGraphicsMapResources_ptsz(void *fn, void *args)
-{
-	struct args_cuGraphicsMapResources_ptsz *s = args;
-	s->ret = ((fn_cuGraphicsMapResources_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphicsUnmapResources_ptsz(void *fn, void *args)
-{
-	struct args_cuGraphicsUnmapResources_ptsz *s = args;
-	s->ret = ((fn_cuGraphicsUnmapResources_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGetProcAddress_v2(void *fn, void *args)
-{
-	struct args_cuGetProcAddress_v2 *s = args;
-	s->ret = ((fn_cuGetProcAddress_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuCoredumpGetAttribute(void *fn, void *args)
-{
-	struct args_cuCoredumpGetAttribute *s = args;
-	s->ret = ((fn_cuCoredumpGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCoredumpGetAttributeGlobal(void *fn, void *args)
-{
-	struct args_cuCoredumpGetAttributeGlobal *s = args;
-	s->ret = ((fn_cuCoredumpGetAttributeGlobal)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCoredumpSetAttribute(void *fn, void *args)
-{
-	struct args_cuCoredumpSetAttribute *s = args;
-	s->ret = ((fn_cuCoredumpSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCoredumpSetAttributeGlobal(void *fn, void *args)
-{
-	struct args_cuCoredumpSetAttributeGlobal *s = args;
-	s->ret = ((fn_cuCoredumpSetAttributeGlobal)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCoredumpRegisterStartCallback(void *fn, void *args)
-{
-	struct args_cuCoredumpRegisterStartCallback *s = args;
-	s->ret = ((fn_cuCoredumpRegisterStartCallback)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCoredumpRegisterCompleteCallback(void *fn, void *args)
-{
-	struct args_cuCoredumpRegisterCompleteCallback *s = args;
-	s->ret = ((fn_cuCoredumpRegisterCompleteCallback)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCoredumpDeregisterStartCallback(void *fn, void *args)
-{
-	struct args_cuCoredumpDeregisterStartCallback *s = args;
-	s->ret = ((fn_cuCoredumpDeregisterStartCallback)fn)(s->p0);
-}
-static void t_cuCoredumpDeregisterCompleteCallback(void *fn, void *args)
-{
-	struct args_cuCoredumpDeregisterCompleteCallback *s = args;
-	s->ret = ((fn_cuCoredumpDeregisterCompleteCallback)fn)(s->p0);
-}
-static void t_cuGetExportTable(void *fn, void *args)
-{
-	struct args_cuGetExportTable *s = args;
-	s->ret = ((fn_cuGetExportTable)fn)(s->p0, s->p1);
-}
-static void t_cuGreenCtxCreate(void *fn, void *args)
-{
-	struct args_cuGreenCtxCreate *s = args;
-	s->ret = ((fn_cuGreenCtxCreate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGreenCtxDestroy(void *fn, void *args)
-{
-	struct args_cuGreenCtxDestroy *s = args;
-	s->ret = ((fn_cuGreenCtxDestroy)fn)(s->p0);
-}
-static void t_cuCtxFromGreenCtx(void *fn, void *args)
-{
-	struct args_cuCtxFromGreenCtx *s = args;
-	s->ret = ((fn_cuCtxFromGreenCtx)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetDevResource(void *fn, void *args)
-{
-	struct args_cuDeviceGetDevResource *s = args;
-	s->ret = ((fn_cuDeviceGetDevResource)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCtxGetDevResource(void *fn, void *args)
-{
-	struct args_cuCtxGetDevResource *s = args;
-	s->ret = ((fn_cuCtxGetDevResource)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGreenCtxGetDevResource(void *fn, void *args)
-{
-	struct args_cuGreenCtxGetDevResource *s = args;
-	s->ret = ((fn_cuGreenCtxGetDevResource)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDevSmResourceSplitByCount(void *fn, void *args)
-{
-	struct args_cuDevSmResourceSplitByCount *s = args;
-	s->ret = ((fn_cuDevSmResourceSplitByCount)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuDevSmResourceSplit(void *fn, void *args)
-{
-	struct args_cuDevSmResourceSplit *s = args;
-	s->ret = ((fn_cuDevSmResourceSplit)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuDevResourceGenerateDesc(void *fn, void *args)
-{
-	struct args_cuDevResourceGenerateDesc *s = args;
-	s->ret = ((fn_cuDevResourceGenerateDesc)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGreenCtxRecordEvent(void *fn, void *args)
-{
-	struct args_cuGreenCtxRecordEvent *s = args;
-	s->ret = ((fn_cuGreenCtxRecordEvent)fn)(s->p0, s->p1);
-}
-static void t_cuGreenCtxWaitEvent(void *fn, void *args)
-{
-	struct args_cuGreenCtxWaitEvent *s = args;
-	s->ret = ((fn_cuGreenCtxWaitEvent)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetGreenCtx(void *fn, void *args)
-{
-	struct args_cuStreamGetGreenCtx *s = args;
-	s->ret = ((fn_cuStreamGetGreenCtx)fn)(s->p0, s->p1);
-}
-static void t_cuGreenCtxStreamCreate(void *fn, void *args)
-{
-	struct args_cuGreenCtxStreamCreate *s = args;
-	s->ret = ((fn_cuGreenCtxStreamCreate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGreenCtxGetId(void *fn, void *args)
-{
-	struct args_cuGreenCtxGetId *s = args;
-	s->ret = ((fn_cuGreenCtxGetId)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetDevResource_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetDevResource_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetDevResource_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLogsRegisterCallback(void *fn, void *args)
-{
-	struct args_cuLogsRegisterCallback *s = args;
-	s->ret = ((fn_cuLogsRegisterCallback)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLogsUnregisterCallback(void *fn, void *args)
-{
-	struct args_cuLogsUnregisterCallback *s = args;
-	s->ret = ((fn_cuLogsUnregisterCallback)fn)(s->p0);
-}
-static void t_cuLogsCurrent(void *fn, void *args)
-{
-	struct args_cuLogsCurrent *s = args;
-	s->ret = ((fn_cuLogsCurrent)fn)(s->p0, s->p1);
-}
-static void t_cuLogsDumpToFile(void *fn, void *args)
-{
-	struct args_cuLogsDumpToFile *s = args;
-	s->ret = ((fn_cuLogsDumpToFile)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLogsDumpToMemory(void *fn, void *args)
-{
-	struct args_cuLogsDumpToMemory *s = args;
-	s->ret = ((fn_cuLogsDumpToMemory)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemHostRegister(void *fn, void *args)
-{
-	struct args_cuMemHostRegister *s = args;
-	s->ret = ((fn_cuMemHostRegister)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphicsResourceSetMapFlags(void *fn, void *args)
-{
-	struct args_cuGraphicsResourceSetMapFlags *s = args;
-	s->ret = ((fn_cuGraphicsResourceSetMapFlags)fn)(s->p0, s->p1);
-}
-static void t_cuLinkCreate(void *fn, void *args)
-{
-	struct args_cuLinkCreate *s = args;
-	s->ret = ((fn_cuLinkCreate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLinkAddData(void *fn, void *args)
-{
-	struct args_cuLinkAddData *s = args;
-	s->ret = ((fn_cuLinkAddData)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuLinkAddFile(void *fn, void *args)
-{
-	struct args_cuLinkAddFile *s = args;
-	s->ret = ((fn_cuLinkAddFile)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuTexRefSetAddress2D_v2(void *fn, void *args)
-{
-	struct args_cuTexRefSetAddress2D_v2 *s = args;
-	s->ret = ((fn_cuTexRefSetAddress2D_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuDeviceTotalMem(void *fn, void *args)
-{
-	struct args_cuDeviceTotalMem *s = args;
-	s->ret = ((fn_cuDeviceTotalMem)fn)(s->p0, s->p1);
-}
-static void t_cuCtxCreate(void *fn, void *args)
-{
-	struct args_cuCtxCreate *s = args;
-	s->ret = ((fn_cuCtxCreate)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCtxCreate_v2(void *fn, void *args)
-{
-	struct args_cuCtxCreate_v2 *s = args;
-	s->ret = ((fn_cuCtxCreate_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCtxCreate_v3(void *fn, void *args)
-{
-	struct args_cuCtxCreate_v3 *s = args;
-	s->ret = ((fn_cuCtxCreate_v3)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuModuleGetGlobal(void *fn, void *args)
-{
-	struct args_cuModuleGetGlobal *s = args;
-	s->ret = ((fn_cuModuleGetGlobal)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemGetInfo(void *fn, void *args)
-{
-	struct args_cuMemGetInfo *s = args;
-	s->ret = ((fn_cuMemGetInfo)fn)(s->p0, s->p1);
-}
-static void t_cuMemAlloc(void *fn, void *args)
-{
-	struct args_cuMemAlloc *s = args;
-	s->ret = ((fn_cuMemAlloc)fn)(s->p0, s->p1);
-}
-static void t_cuMemAllocPitch(void *fn, void *args)
-{
-	struct args_cuMemAllocPitch *s = args;
-	s->ret = ((fn_cuMemAllocPitch)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemFree(void *fn, void *args)
-{
-	struct args_cuMemFree *s = args;
-	s->ret = ((fn_cuMemFree)fn)(s->p0);
-}
-static void t_cuMemGetAddressRange(void *fn, void *args)
-{
-	struct args_cuMemGetAddressRange *s = args;
-	s->ret = ((fn_cuMemGetAddressRange)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemAllocHost(void *fn, void *args)
-{
-	struct args_cuMemAllocHost *s = args;
-	s->ret = ((fn_cuMemAllocHost)fn)(s->p0, s->p1);
-}
-static void t_cuMemHostGetDevicePointer(void *fn, void *args)
-{
-	struct args_cuMemHostGetDevicePointer *s = args;
-	s->ret = ((fn_cuMemHostGetDevicePointer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyHtoD(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoD *s = args;
-	s->ret = ((fn_cuMemcpyHtoD)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoH(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoH *s = args;
-	s->ret = ((fn_cuMemcpyDtoH)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoD(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoD *s = args;
-	s->ret = ((fn_cuMemcpyDtoD)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoA(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoA *s = args;
-	s->ret = ((fn_cuMemcpyDtoA)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoD(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoD *s = args;
-	s->ret = ((fn_cuMemcpyAtoD)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyHtoA(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoA *s = args;
-	s->ret = ((fn_cuMemcpyHtoA)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoH(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoH *s = args;
-	s->ret = ((fn_cuMemcpyAtoH)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoA(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoA *s = args;
-	s->ret = ((fn_cuMemcpyAtoA)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyHtoAAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoAAsync *s = args;
-	s->ret = ((fn_cuMemcpyHtoAAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyAtoHAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoHAsync *s = args;
-	s->ret = ((fn_cuMemcpyAtoHAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpy2D(void *fn, void *args)
-{
-	struct args_cuMemcpy2D *s = args;
-	s->ret = ((fn_cuMemcpy2D)fn)(s->p0);
-}
-static void t_cuMemcpy2DUnaligned(void *fn, void *args)
-{
-	struct args_cuMemcpy2DUnaligned *s = args;
-	s->ret = ((fn_cuMemcpy2DUnaligned)fn)(s->p0);
-}
-static void t_cuMemcpy3D(void *fn, void *args)
-{
-	struct args_cuMemcpy3D *s = args;
-	s->ret = ((fn_cuMemcpy3D)fn)(s->p0);
-}
-static void t_cuMemcpyHtoDAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoDAsync *s = args;
-	s->ret = ((fn_cuMemcpyHtoDAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyDtoHAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoHAsync *s = args;
-	s->ret = ((fn_cuMemcpyDtoHAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyDtoDAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoDAsync *s = args;
-	s->ret = ((fn_cuMemcpyDtoDAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpy2DAsync(void *fn, void *args)
-{
-	struct args_cuMemcpy2DAsync *s = args;
-	s->ret = ((fn_cuMemcpy2DAsync)fn)(s->p0, s->p1);
-}
-static void t_cuMemcpy3DAsync(void *fn, void *args)
-{
-	struct args_cuMemcpy3DAsync *s = args;
-	s->ret = ((fn_cuMemcpy3DAsync)fn)(s->p0, s->p1);
-}
-static void t_cuMemsetD8(void *fn, void *args)
-{
-	struct args_cuMemsetD8 *s = args;
+	struct args_cuMemsetD8 *s = (void *)words;
 	s->ret = ((fn_cuMemsetD8)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuMemsetD16(void *fn, void *args)
+static void t_cuMemsetD16(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD16 *s = args;
+	struct args_cuMemsetD16 *s = (void *)words;
 	s->ret = ((fn_cuMemsetD16)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuMemsetD32(void *fn, void *args)
+static void t_cuMemsetD2D8(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD32 *s = args;
-	s->ret = ((fn_cuMemsetD32)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemsetD2D8(void *fn, void *args)
-{
-	struct args_cuMemsetD2D8 *s = args;
+	struct args_cuMemsetD2D8 *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D8)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_cuMemsetD2D16(void *fn, void *args)
+static void t_cuMemsetD2D16(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D16 *s = args;
+	struct args_cuMemsetD2D16 *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D16)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_cuMemsetD2D32(void *fn, void *args)
+static void t_cuMemsetD8_v2(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D32 *s = args;
-	s->ret = ((fn_cuMemsetD2D32)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuArrayCreate(void *fn, void *args)
-{
-	struct args_cuArrayCreate *s = args;
-	s->ret = ((fn_cuArrayCreate)fn)(s->p0, s->p1);
-}
-static void t_cuArrayGetDescriptor(void *fn, void *args)
-{
-	struct args_cuArrayGetDescriptor *s = args;
-	s->ret = ((fn_cuArrayGetDescriptor)fn)(s->p0, s->p1);
-}
-static void t_cuArray3DCreate(void *fn, void *args)
-{
-	struct args_cuArray3DCreate *s = args;
-	s->ret = ((fn_cuArray3DCreate)fn)(s->p0, s->p1);
-}
-static void t_cuArray3DGetDescriptor(void *fn, void *args)
-{
-	struct args_cuArray3DGetDescriptor *s = args;
-	s->ret = ((fn_cuArray3DGetDescriptor)fn)(s->p0, s->p1);
-}
-static void t_cuTexRefSetAddress(void *fn, void *args)
-{
-	struct args_cuTexRefSetAddress *s = args;
-	s->ret = ((fn_cuTexRefSetAddress)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuTexRefSetAddress2D(void *fn, void *args)
-{
-	struct args_cuTexRefSetAddress2D *s = args;
-	s->ret = ((fn_cuTexRefSetAddress2D)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuTexRefGetAddress(void *fn, void *args)
-{
-	struct args_cuTexRefGetAddress *s = args;
-	s->ret = ((fn_cuTexRefGetAddress)fn)(s->p0, s->p1);
-}
-static void t_cuGraphicsResourceGetMappedPointer(void *fn, void *args)
-{
-	struct args_cuGraphicsResourceGetMappedPointer *s = args;
-	s->ret = ((fn_cuGraphicsResourceGetMappedPointer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuCtxDestroy(void *fn, void *args)
-{
-	struct args_cuCtxDestroy *s = args;
-	s->ret = ((fn_cuCtxDestroy)fn)(s->p0);
-}
-static void t_cuCtxPopCurrent(void *fn, void *args)
-{
-	struct args_cuCtxPopCurrent *s = args;
-	s->ret = ((fn_cuCtxPopCurrent)fn)(s->p0);
-}
-static void t_cuCtxPushCurrent(void *fn, void *args)
-{
-	struct args_cuCtxPushCurrent *s = args;
-	s->ret = ((fn_cuCtxPushCurrent)fn)(s->p0);
-}
-static void t_cuStreamDestroy(void *fn, void *args)
-{
-	struct args_cuStreamDestroy *s = args;
-	s->ret = ((fn_cuStreamDestroy)fn)(s->p0);
-}
-static void t_cuEventDestroy(void *fn, void *args)
-{
-	struct args_cuEventDestroy *s = args;
-	s->ret = ((fn_cuEventDestroy)fn)(s->p0);
-}
-static void t_cuEventElapsedTime(void *fn, void *args)
-{
-	struct args_cuEventElapsedTime *s = args;
-	s->ret = ((fn_cuEventElapsedTime)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuDevicePrimaryCtxRelease(void *fn, void *args)
-{
-	struct args_cuDevicePrimaryCtxRelease *s = args;
-	s->ret = ((fn_cuDevicePrimaryCtxRelease)fn)(s->p0);
-}
-static void t_cuDevicePrimaryCtxReset(void *fn, void *args)
-{
-	struct args_cuDevicePrimaryCtxReset *s = args;
-	s->ret = ((fn_cuDevicePrimaryCtxReset)fn)(s->p0);
-}
-static void t_cuDevicePrimaryCtxSetFlags(void *fn, void *args)
-{
-	struct args_cuDevicePrimaryCtxSetFlags *s = args;
-	s->ret = ((fn_cuDevicePrimaryCtxSetFlags)fn)(s->p0, s->p1);
-}
-static void t_cuDeviceGetUuid(void *fn, void *args)
-{
-	struct args_cuDeviceGetUuid *s = args;
-	s->ret = ((fn_cuDeviceGetUuid)fn)(s->p0, s->p1);
-}
-static void t_cuMemcpyHtoD_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoD_v2 *s = args;
-	s->ret = ((fn_cuMemcpyHtoD_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoH_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoH_v2 *s = args;
-	s->ret = ((fn_cuMemcpyDtoH_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoD_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoD_v2 *s = args;
-	s->ret = ((fn_cuMemcpyDtoD_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyDtoA_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoA_v2 *s = args;
-	s->ret = ((fn_cuMemcpyDtoA_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoD_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoD_v2 *s = args;
-	s->ret = ((fn_cuMemcpyAtoD_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyHtoA_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoA_v2 *s = args;
-	s->ret = ((fn_cuMemcpyHtoA_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoH_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoH_v2 *s = args;
-	s->ret = ((fn_cuMemcpyAtoH_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyAtoA_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoA_v2 *s = args;
-	s->ret = ((fn_cuMemcpyAtoA_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyHtoAAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoAAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpyHtoAAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyAtoHAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyAtoHAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpyAtoHAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpy2D_v2(void *fn, void *args)
-{
-	struct args_cuMemcpy2D_v2 *s = args;
-	s->ret = ((fn_cuMemcpy2D_v2)fn)(s->p0);
-}
-static void t_cuMemcpy2DUnaligned_v2(void *fn, void *args)
-{
-	struct args_cuMemcpy2DUnaligned_v2 *s = args;
-	s->ret = ((fn_cuMemcpy2DUnaligned_v2)fn)(s->p0);
-}
-static void t_cuMemcpy3D_v2(void *fn, void *args)
-{
-	struct args_cuMemcpy3D_v2 *s = args;
-	s->ret = ((fn_cuMemcpy3D_v2)fn)(s->p0);
-}
-static void t_cuMemcpyHtoDAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyHtoDAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpyHtoDAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyDtoHAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoHAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpyDtoHAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyDtoDAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyDtoDAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpyDtoDAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpy2DAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpy2DAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpy2DAsync_v2)fn)(s->p0, s->p1);
-}
-static void t_cuMemcpy3DAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpy3DAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpy3DAsync_v2)fn)(s->p0, s->p1);
-}
-static void t_cuMemsetD8_v2(void *fn, void *args)
-{
-	struct args_cuMemsetD8_v2 *s = args;
+	struct args_cuMemsetD8_v2 *s = (void *)words;
 	s->ret = ((fn_cuMemsetD8_v2)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuMemsetD16_v2(void *fn, void *args)
+static void t_cuMemsetD16_v2(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD16_v2 *s = args;
+	struct args_cuMemsetD16_v2 *s = (void *)words;
 	s->ret = ((fn_cuMemsetD16_v2)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuMemsetD32_v2(void *fn, void *args)
+static void t_cuMemsetD2D8_v2(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD32_v2 *s = args;
-	s->ret = ((fn_cuMemsetD32_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemsetD2D8_v2(void *fn, void *args)
-{
-	struct args_cuMemsetD2D8_v2 *s = args;
+	struct args_cuMemsetD2D8_v2 *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D8_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_cuMemsetD2D16_v2(void *fn, void *args)
+static void t_cuMemsetD2D16_v2(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D16_v2 *s = args;
+	struct args_cuMemsetD2D16_v2 *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D16_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_cuMemsetD2D32_v2(void *fn, void *args)
+static void words9_4(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D32_v2 *s = args;
-	s->ret = ((fn_cuMemsetD2D32_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+	*(uint32_t *)(words + 9) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8]);
 }
-static void t_cuMemcpy(void *fn, void *args)
+static void t_cuMemsetD8Async(void *fn, uint64_t *words)
 {
-	struct args_cuMemcpy *s = args;
-	s->ret = ((fn_cuMemcpy)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemcpyAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyAsync *s = args;
-	s->ret = ((fn_cuMemcpyAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyPeer(void *fn, void *args)
-{
-	struct args_cuMemcpyPeer *s = args;
-	s->ret = ((fn_cuMemcpyPeer)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyPeerAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyPeerAsync *s = args;
-	s->ret = ((fn_cuMemcpyPeerAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuMemcpy3DPeer(void *fn, void *args)
-{
-	struct args_cuMemcpy3DPeer *s = args;
-	s->ret = ((fn_cuMemcpy3DPeer)fn)(s->p0);
-}
-static void t_cuMemcpy3DPeerAsync(void *fn, void *args)
-{
-	struct args_cuMemcpy3DPeerAsync *s = args;
-	s->ret = ((fn_cuMemcpy3DPeerAsync)fn)(s->p0, s->p1);
-}
-static void t_cuMemcpyBatchAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyBatchAsync *s = args;
-	s->ret = ((fn_cuMemcpyBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cuMemcpy3DBatchAsync(void *fn, void *args)
-{
-	struct args_cuMemcpy3DBatchAsync *s = args;
-	s->ret = ((fn_cuMemcpy3DBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpyBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemcpyBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_cuMemcpy3DBatchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemcpy3DBatchAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemcpy3DBatchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpyBatchAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpyBatchAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpyBatchAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuMemcpy3DBatchAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemcpy3DBatchAsync_v2 *s = args;
-	s->ret = ((fn_cuMemcpy3DBatchAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemcpyWithAttributesAsync(void *fn, void *args)
-{
-	struct args_cuMemcpyWithAttributesAsync *s = args;
-	s->ret = ((fn_cuMemcpyWithAttributesAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemcpy3DWithAttributesAsync(void *fn, void *args)
-{
-	struct args_cuMemcpy3DWithAttributesAsync *s = args;
-	s->ret = ((fn_cuMemcpy3DWithAttributesAsync)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemsetD8Async(void *fn, void *args)
-{
-	struct args_cuMemsetD8Async *s = args;
+	struct args_cuMemsetD8Async *s = (void *)words;
 	s->ret = ((fn_cuMemsetD8Async)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_cuMemsetD16Async(void *fn, void *args)
+static void t_cuMemsetD16Async(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD16Async *s = args;
+	struct args_cuMemsetD16Async *s = (void *)words;
 	s->ret = ((fn_cuMemsetD16Async)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_cuMemsetD32Async(void *fn, void *args)
+static void t_cuMemsetD2D8Async(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD32Async *s = args;
-	s->ret = ((fn_cuMemsetD32Async)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemsetD2D8Async(void *fn, void *args)
-{
-	struct args_cuMemsetD2D8Async *s = args;
+	struct args_cuMemsetD2D8Async *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D8Async)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
 }
-static void t_cuMemsetD2D16Async(void *fn, void *args)
+static void t_cuMemsetD2D16Async(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D16Async *s = args;
+	struct args_cuMemsetD2D16Async *s = (void *)words;
 	s->ret = ((fn_cuMemsetD2D16Async)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
 }
-static void t_cuMemsetD2D32Async(void *fn, void *args)
+static void t_cuIpcOpenMemHandle(void *fn, uint64_t *words)
 {
-	struct args_cuMemsetD2D32Async *s = args;
-	s->ret = ((fn_cuMemsetD2D32Async)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuStreamGetPriority(void *fn, void *args)
-{
-	struct args_cuStreamGetPriority *s = args;
-	s->ret = ((fn_cuStreamGetPriority)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetId(void *fn, void *args)
-{
-	struct args_cuStreamGetId *s = args;
-	s->ret = ((fn_cuStreamGetId)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetFlags(void *fn, void *args)
-{
-	struct args_cuStreamGetFlags *s = args;
-	s->ret = ((fn_cuStreamGetFlags)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetDevice(void *fn, void *args)
-{
-	struct args_cuStreamGetDevice *s = args;
-	s->ret = ((fn_cuStreamGetDevice)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetDevResource(void *fn, void *args)
-{
-	struct args_cuStreamGetDevResource *s = args;
-	s->ret = ((fn_cuStreamGetDevResource)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamGetCtx(void *fn, void *args)
-{
-	struct args_cuStreamGetCtx *s = args;
-	s->ret = ((fn_cuStreamGetCtx)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetCtx_v2(void *fn, void *args)
-{
-	struct args_cuStreamGetCtx_v2 *s = args;
-	s->ret = ((fn_cuStreamGetCtx_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamWaitEvent(void *fn, void *args)
-{
-	struct args_cuStreamWaitEvent *s = args;
-	s->ret = ((fn_cuStreamWaitEvent)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamAddCallback(void *fn, void *args)
-{
-	struct args_cuStreamAddCallback *s = args;
-	s->ret = ((fn_cuStreamAddCallback)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamAttachMemAsync(void *fn, void *args)
-{
-	struct args_cuStreamAttachMemAsync *s = args;
-	s->ret = ((fn_cuStreamAttachMemAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamQuery(void *fn, void *args)
-{
-	struct args_cuStreamQuery *s = args;
-	s->ret = ((fn_cuStreamQuery)fn)(s->p0);
-}
-static void t_cuStreamSynchronize(void *fn, void *args)
-{
-	struct args_cuStreamSynchronize *s = args;
-	s->ret = ((fn_cuStreamSynchronize)fn)(s->p0);
-}
-static void t_cuEventRecord(void *fn, void *args)
-{
-	struct args_cuEventRecord *s = args;
-	s->ret = ((fn_cuEventRecord)fn)(s->p0, s->p1);
-}
-static void t_cuEventRecordWithFlags(void *fn, void *args)
-{
-	struct args_cuEventRecordWithFlags *s = args;
-	s->ret = ((fn_cuEventRecordWithFlags)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLaunchKernel(void *fn, void *args)
-{
-	struct args_cuLaunchKernel *s = args;
-	s->ret = ((fn_cuLaunchKernel)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_cuLaunchKernelEx(void *fn, void *args)
-{
-	struct args_cuLaunchKernelEx *s = args;
-	s->ret = ((fn_cuLaunchKernelEx)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuLaunchHostFunc(void *fn, void *args)
-{
-	struct args_cuLaunchHostFunc *s = args;
-	s->ret = ((fn_cuLaunchHostFunc)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuLaunchHostFunc_v2(void *fn, void *args)
-{
-	struct args_cuLaunchHostFunc_v2 *s = args;
-	s->ret = ((fn_cuLaunchHostFunc_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphicsMapResources(void *fn, void *args)
-{
-	struct args_cuGraphicsMapResources *s = args;
-	s->ret = ((fn_cuGraphicsMapResources)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphicsUnmapResources(void *fn, void *args)
-{
-	struct args_cuGraphicsUnmapResources *s = args;
-	s->ret = ((fn_cuGraphicsUnmapResources)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamWriteValue32(void *fn, void *args)
-{
-	struct args_cuStreamWriteValue32 *s = args;
-	s->ret = ((fn_cuStreamWriteValue32)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWaitValue32(void *fn, void *args)
-{
-	struct args_cuStreamWaitValue32 *s = args;
-	s->ret = ((fn_cuStreamWaitValue32)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWriteValue64(void *fn, void *args)
-{
-	struct args_cuStreamWriteValue64 *s = args;
-	s->ret = ((fn_cuStreamWriteValue64)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWaitValue64(void *fn, void *args)
-{
-	struct args_cuStreamWaitValue64 *s = args;
-	s->ret = ((fn_cuStreamWaitValue64)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamBatchMemOp(void *fn, void *args)
-{
-	struct args_cuStreamBatchMemOp *s = args;
-	s->ret = ((fn_cuStreamBatchMemOp)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWriteValue32_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWriteValue32_ptsz *s = args;
-	s->ret = ((fn_cuStreamWriteValue32_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWaitValue32_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWaitValue32_ptsz *s = args;
-	s->ret = ((fn_cuStreamWaitValue32_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWriteValue64_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWriteValue64_ptsz *s = args;
-	s->ret = ((fn_cuStreamWriteValue64_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWaitValue64_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamWaitValue64_ptsz *s = args;
-	s->ret = ((fn_cuStreamWaitValue64_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamBatchMemOp_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamBatchMemOp_ptsz *s = args;
-	s->ret = ((fn_cuStreamBatchMemOp_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWriteValue32_v2(void *fn, void *args)
-{
-	struct args_cuStreamWriteValue32_v2 *s = args;
-	s->ret = ((fn_cuStreamWriteValue32_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWaitValue32_v2(void *fn, void *args)
-{
-	struct args_cuStreamWaitValue32_v2 *s = args;
-	s->ret = ((fn_cuStreamWaitValue32_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWriteValue64_v2(void *fn, void *args)
-{
-	struct args_cuStreamWriteValue64_v2 *s = args;
-	s->ret = ((fn_cuStreamWriteValue64_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamWaitValue64_v2(void *fn, void *args)
-{
-	struct args_cuStreamWaitValue64_v2 *s = args;
-	s->ret = ((fn_cuStreamWaitValue64_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamBatchMemOp_v2(void *fn, void *args)
-{
-	struct args_cuStreamBatchMemOp_v2 *s = args;
-	s->ret = ((fn_cuStreamBatchMemOp_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemPrefetchAsync(void *fn, void *args)
-{
-	struct args_cuMemPrefetchAsync *s = args;
-	s->ret = ((fn_cuMemPrefetchAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemPrefetchAsync_ptsz(void *fn, void *args)
-{
-	struct args_cuMemPrefetchAsync_ptsz *s = args;
-	s->ret = ((fn_cuMemPrefetchAsync_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemPrefetchAsync_v2(void *fn, void *args)
-{
-	struct args_cuMemPrefetchAsync_v2 *s = args;
-	s->ret = ((fn_cuMemPrefetchAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemAdvise(void *fn, void *args)
-{
-	struct args_cuMemAdvise *s = args;
-	s->ret = ((fn_cuMemAdvise)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuMemPrefetchBatchAsync(void *fn, void *args)
-{
-	struct args_cuMemPrefetchBatchAsync *s = args;
-	s->ret = ((fn_cuMemPrefetchBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuMemDiscardBatchAsync(void *fn, void *args)
-{
-	struct args_cuMemDiscardBatchAsync *s = args;
-	s->ret = ((fn_cuMemDiscardBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemDiscardAndPrefetchBatchAsync(void *fn, void *args)
-{
-	struct args_cuMemDiscardAndPrefetchBatchAsync *s = args;
-	s->ret = ((fn_cuMemDiscardAndPrefetchBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_cuLaunchCooperativeKernel(void *fn, void *args)
-{
-	struct args_cuLaunchCooperativeKernel *s = args;
-	s->ret = ((fn_cuLaunchCooperativeKernel)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9);
-}
-static void t_cuSignalExternalSemaphoresAsync(void *fn, void *args)
-{
-	struct args_cuSignalExternalSemaphoresAsync *s = args;
-	s->ret = ((fn_cuSignalExternalSemaphoresAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuWaitExternalSemaphoresAsync(void *fn, void *args)
-{
-	struct args_cuWaitExternalSemaphoresAsync *s = args;
-	s->ret = ((fn_cuWaitExternalSemaphoresAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamBeginCapture(void *fn, void *args)
-{
-	struct args_cuStreamBeginCapture *s = args;
-	s->ret = ((fn_cuStreamBeginCapture)fn)(s->p0);
-}
-static void t_cuStreamBeginCapture_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamBeginCapture_ptsz *s = args;
-	s->ret = ((fn_cuStreamBeginCapture_ptsz)fn)(s->p0);
-}
-static void t_cuStreamBeginCapture_v2(void *fn, void *args)
-{
-	struct args_cuStreamBeginCapture_v2 *s = args;
-	s->ret = ((fn_cuStreamBeginCapture_v2)fn)(s->p0, s->p1);
-}
-static void t_cuStreamBeginCaptureToGraph(void *fn, void *args)
-{
-	struct args_cuStreamBeginCaptureToGraph *s = args;
-	s->ret = ((fn_cuStreamBeginCaptureToGraph)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuStreamBeginRecaptureToGraph(void *fn, void *args)
-{
-	struct args_cuStreamBeginRecaptureToGraph *s = args;
-	s->ret = ((fn_cuStreamBeginRecaptureToGraph)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuFabricCpyBatchAsync(void *fn, void *args)
-{
-	struct args_cuFabricCpyBatchAsync *s = args;
-	s->ret = ((fn_cuFabricCpyBatchAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamEndCapture(void *fn, void *args)
-{
-	struct args_cuStreamEndCapture *s = args;
-	s->ret = ((fn_cuStreamEndCapture)fn)(s->p0, s->p1);
-}
-static void t_cuStreamIsCapturing(void *fn, void *args)
-{
-	struct args_cuStreamIsCapturing *s = args;
-	s->ret = ((fn_cuStreamIsCapturing)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetCaptureInfo(void *fn, void *args)
-{
-	struct args_cuStreamGetCaptureInfo *s = args;
-	s->ret = ((fn_cuStreamGetCaptureInfo)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamGetCaptureInfo_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetCaptureInfo_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetCaptureInfo_ptsz)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamGetCaptureInfo_v2(void *fn, void *args)
-{
-	struct args_cuStreamGetCaptureInfo_v2 *s = args;
-	s->ret = ((fn_cuStreamGetCaptureInfo_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuStreamGetCaptureInfo_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamGetCaptureInfo_v2_ptsz *s = args;
-	s->ret = ((fn_cuStreamGetCaptureInfo_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_cuStreamGetCaptureInfo_v3(void *fn, void *args)
-{
-	struct args_cuStreamGetCaptureInfo_v3 *s = args;
-	s->ret = ((fn_cuStreamGetCaptureInfo_v3)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_cuGraphAddKernelNode(void *fn, void *args)
-{
-	struct args_cuGraphAddKernelNode *s = args;
-	s->ret = ((fn_cuGraphAddKernelNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphKernelNodeGetParams(void *fn, void *args)
-{
-	struct args_cuGraphKernelNodeGetParams *s = args;
-	s->ret = ((fn_cuGraphKernelNodeGetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphKernelNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphKernelNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphKernelNodeSetParams)fn)(s->p0, s->p1);
-}
-static void t_cuGraphExecKernelNodeSetParams(void *fn, void *args)
-{
-	struct args_cuGraphExecKernelNodeSetParams *s = args;
-	s->ret = ((fn_cuGraphExecKernelNodeSetParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphInstantiateWithParams(void *fn, void *args)
-{
-	struct args_cuGraphInstantiateWithParams *s = args;
-	s->ret = ((fn_cuGraphInstantiateWithParams)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphExecUpdate(void *fn, void *args)
-{
-	struct args_cuGraphExecUpdate *s = args;
-	s->ret = ((fn_cuGraphExecUpdate)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphUpload(void *fn, void *args)
-{
-	struct args_cuGraphUpload *s = args;
-	s->ret = ((fn_cuGraphUpload)fn)(s->p0, s->p1);
-}
-static void t_cuGraphLaunch(void *fn, void *args)
-{
-	struct args_cuGraphLaunch *s = args;
-	s->ret = ((fn_cuGraphLaunch)fn)(s->p0, s->p1);
-}
-static void t_cuGraphGetEdges(void *fn, void *args)
-{
-	struct args_cuGraphGetEdges *s = args;
-	s->ret = ((fn_cuGraphGetEdges)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphNodeGetDependencies(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetDependencies *s = args;
-	s->ret = ((fn_cuGraphNodeGetDependencies)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphNodeGetDependentNodes(void *fn, void *args)
-{
-	struct args_cuGraphNodeGetDependentNodes *s = args;
-	s->ret = ((fn_cuGraphNodeGetDependentNodes)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphAddDependencies(void *fn, void *args)
-{
-	struct args_cuGraphAddDependencies *s = args;
-	s->ret = ((fn_cuGraphAddDependencies)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphRemoveDependencies(void *fn, void *args)
-{
-	struct args_cuGraphRemoveDependencies *s = args;
-	s->ret = ((fn_cuGraphRemoveDependencies)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphAddNode(void *fn, void *args)
-{
-	struct args_cuGraphAddNode *s = args;
-	s->ret = ((fn_cuGraphAddNode)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuStreamCopyAttributes(void *fn, void *args)
-{
-	struct args_cuStreamCopyAttributes *s = args;
-	s->ret = ((fn_cuStreamCopyAttributes)fn)(s->p0, s->p1);
-}
-static void t_cuStreamGetAttribute(void *fn, void *args)
-{
-	struct args_cuStreamGetAttribute *s = args;
-	s->ret = ((fn_cuStreamGetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuStreamSetAttribute(void *fn, void *args)
-{
-	struct args_cuStreamSetAttribute *s = args;
-	s->ret = ((fn_cuStreamSetAttribute)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuIpcOpenMemHandle(void *fn, void *args)
-{
-	struct args_cuIpcOpenMemHandle *s = args;
+	struct args_cuIpcOpenMemHandle *s = (void *)words;
 	s->ret = ((fn_cuIpcOpenMemHandle)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuGraphInstantiate(void *fn, void *args)
+static void t_cuEGLStreamProducerPresentFrame(void *fn, uint64_t *words)
 {
-	struct args_cuGraphInstantiate *s = args;
-	s->ret = ((fn_cuGraphInstantiate)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphInstantiate_v2(void *fn, void *args)
-{
-	struct args_cuGraphInstantiate_v2 *s = args;
-	s->ret = ((fn_cuGraphInstantiate_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuMemMapArrayAsync(void *fn, void *args)
-{
-	struct args_cuMemMapArrayAsync *s = args;
-	s->ret = ((fn_cuMemMapArrayAsync)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemFreeAsync(void *fn, void *args)
-{
-	struct args_cuMemFreeAsync *s = args;
-	s->ret = ((fn_cuMemFreeAsync)fn)(s->p0, s->p1);
-}
-static void t_cuMemAllocAsync(void *fn, void *args)
-{
-	struct args_cuMemAllocAsync *s = args;
-	s->ret = ((fn_cuMemAllocAsync)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuMemAllocFromPoolAsync(void *fn, void *args)
-{
-	struct args_cuMemAllocFromPoolAsync *s = args;
-	s->ret = ((fn_cuMemAllocFromPoolAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamUpdateCaptureDependencies(void *fn, void *args)
-{
-	struct args_cuStreamUpdateCaptureDependencies *s = args;
-	s->ret = ((fn_cuStreamUpdateCaptureDependencies)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamUpdateCaptureDependencies_ptsz(void *fn, void *args)
-{
-	struct args_cuStreamUpdateCaptureDependencies_ptsz *s = args;
-	s->ret = ((fn_cuStreamUpdateCaptureDependencies_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuStreamUpdateCaptureDependencies_v2(void *fn, void *args)
-{
-	struct args_cuStreamUpdateCaptureDependencies_v2 *s = args;
-	s->ret = ((fn_cuStreamUpdateCaptureDependencies_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuStreamBeginCaptureToCig(void *fn, void *args)
-{
-	struct args_cuStreamBeginCaptureToCig *s = args;
-	s->ret = ((fn_cuStreamBeginCaptureToCig)fn)(s->p0, s->p1);
-}
-static void t_cuStreamEndCaptureToCig(void *fn, void *args)
-{
-	struct args_cuStreamEndCaptureToCig *s = args;
-	s->ret = ((fn_cuStreamEndCaptureToCig)fn)(s->p0);
-}
-static void t_cuMemBatchDecompressAsync(void *fn, void *args)
-{
-	struct args_cuMemBatchDecompressAsync *s = args;
-	s->ret = ((fn_cuMemBatchDecompressAsync)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGetProcAddress(void *fn, void *args)
-{
-	struct args_cuGetProcAddress *s = args;
-	s->ret = ((fn_cuGetProcAddress)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuCheckpointProcessGetRestoreThreadId(void *fn, void *args)
-{
-	struct args_cuCheckpointProcessGetRestoreThreadId *s = args;
-	s->ret = ((fn_cuCheckpointProcessGetRestoreThreadId)fn)(s->p0, s->p1);
-}
-static void t_cuCheckpointProcessGetState(void *fn, void *args)
-{
-	struct args_cuCheckpointProcessGetState *s = args;
-	s->ret = ((fn_cuCheckpointProcessGetState)fn)(s->p0, s->p1);
-}
-static void t_cuCheckpointProcessLock(void *fn, void *args)
-{
-	struct args_cuCheckpointProcessLock *s = args;
-	s->ret = ((fn_cuCheckpointProcessLock)fn)(s->p0, s->p1);
-}
-static void t_cuCheckpointProcessCheckpoint(void *fn, void *args)
-{
-	struct args_cuCheckpointProcessCheckpoint *s = args;
-	s->ret = ((fn_cuCheckpointProcessCheckpoint)fn)(s->p0, s->p1);
-}
-static void t_cuCheckpointProcessRestore(void *fn, void *args)
-{
-	struct args_cuCheckpointProcessRestore *s = args;
-	s->ret = ((fn_cuCheckpointProcessRestore)fn)(s->p0, s->p1);
-}
-static void t_cuCheckpointOperationComplete(void *fn, void *args)
-{
-	struct args_cuCheckpointOperationComplete *s = args;
-	s->ret = ((fn_cuCheckpointOperationComplete)fn)(s->p0);
-}
-static void t_cuCheckpointProcessUnlock(void *fn, void *args)
-{
-	struct args_cuCheckpointProcessUnlock *s = args;
-	s->ret = ((fn_cuCheckpointProcessUnlock)fn)(s->p0, s->p1);
-}
-static void t_cuProfilerInitialize(void *fn, void *args)
-{
-	struct args_cuProfilerInitialize *s = args;
-	s->ret = ((fn_cuProfilerInitialize)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuProfilerStart(void *fn, void *args)
-{
-	struct args_cuProfilerStart *s = args;
-	s->ret = ((fn_cuProfilerStart)fn)();
-}
-static void t_cuProfilerStop(void *fn, void *args)
-{
-	struct args_cuProfilerStop *s = args;
-	s->ret = ((fn_cuProfilerStop)fn)();
-}
-static void t_cuGraphicsGLRegisterBuffer(void *fn, void *args)
-{
-	struct args_cuGraphicsGLRegisterBuffer *s = args;
-	s->ret = ((fn_cuGraphicsGLRegisterBuffer)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphicsGLRegisterImage(void *fn, void *args)
-{
-	struct args_cuGraphicsGLRegisterImage *s = args;
-	s->ret = ((fn_cuGraphicsGLRegisterImage)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGLGetDevices_v2(void *fn, void *args)
-{
-	struct args_cuGLGetDevices_v2 *s = args;
-	s->ret = ((fn_cuGLGetDevices_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGLCtxCreate_v2(void *fn, void *args)
-{
-	struct args_cuGLCtxCreate_v2 *s = args;
-	s->ret = ((fn_cuGLCtxCreate_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGLInit(void *fn, void *args)
-{
-	struct args_cuGLInit *s = args;
-	s->ret = ((fn_cuGLInit)fn)();
-}
-static void t_cuGLRegisterBufferObject(void *fn, void *args)
-{
-	struct args_cuGLRegisterBufferObject *s = args;
-	s->ret = ((fn_cuGLRegisterBufferObject)fn)(s->p0);
-}
-static void t_cuGLMapBufferObject_v2_ptds(void *fn, void *args)
-{
-	struct args_cuGLMapBufferObject_v2_ptds *s = args;
-	s->ret = ((fn_cuGLMapBufferObject_v2_ptds)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGLUnmapBufferObject(void *fn, void *args)
-{
-	struct args_cuGLUnmapBufferObject *s = args;
-	s->ret = ((fn_cuGLUnmapBufferObject)fn)(s->p0);
-}
-static void t_cuGLUnregisterBufferObject(void *fn, void *args)
-{
-	struct args_cuGLUnregisterBufferObject *s = args;
-	s->ret = ((fn_cuGLUnregisterBufferObject)fn)(s->p0);
-}
-static void t_cuGLSetBufferObjectMapFlags(void *fn, void *args)
-{
-	struct args_cuGLSetBufferObjectMapFlags *s = args;
-	s->ret = ((fn_cuGLSetBufferObjectMapFlags)fn)(s->p0, s->p1);
-}
-static void t_cuGLMapBufferObjectAsync_v2_ptsz(void *fn, void *args)
-{
-	struct args_cuGLMapBufferObjectAsync_v2_ptsz *s = args;
-	s->ret = ((fn_cuGLMapBufferObjectAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGLUnmapBufferObjectAsync(void *fn, void *args)
-{
-	struct args_cuGLUnmapBufferObjectAsync *s = args;
-	s->ret = ((fn_cuGLUnmapBufferObjectAsync)fn)(s->p0, s->p1);
-}
-static void t_cuGLGetDevices(void *fn, void *args)
-{
-	struct args_cuGLGetDevices *s = args;
-	s->ret = ((fn_cuGLGetDevices)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGLMapBufferObject_v2(void *fn, void *args)
-{
-	struct args_cuGLMapBufferObject_v2 *s = args;
-	s->ret = ((fn_cuGLMapBufferObject_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGLMapBufferObjectAsync_v2(void *fn, void *args)
-{
-	struct args_cuGLMapBufferObjectAsync_v2 *s = args;
-	s->ret = ((fn_cuGLMapBufferObjectAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGLCtxCreate(void *fn, void *args)
-{
-	struct args_cuGLCtxCreate *s = args;
-	s->ret = ((fn_cuGLCtxCreate)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGLMapBufferObject(void *fn, void *args)
-{
-	struct args_cuGLMapBufferObject *s = args;
-	s->ret = ((fn_cuGLMapBufferObject)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGLMapBufferObjectAsync(void *fn, void *args)
-{
-	struct args_cuGLMapBufferObjectAsync *s = args;
-	s->ret = ((fn_cuGLMapBufferObjectAsync)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuGraphicsEGLRegisterImage(void *fn, void *args)
-{
-	struct args_cuGraphicsEGLRegisterImage *s = args;
-	s->ret = ((fn_cuGraphicsEGLRegisterImage)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuEGLStreamConsumerConnect(void *fn, void *args)
-{
-	struct args_cuEGLStreamConsumerConnect *s = args;
-	s->ret = ((fn_cuEGLStreamConsumerConnect)fn)(s->p0, s->p1);
-}
-static void t_cuEGLStreamConsumerConnectWithFlags(void *fn, void *args)
-{
-	struct args_cuEGLStreamConsumerConnectWithFlags *s = args;
-	s->ret = ((fn_cuEGLStreamConsumerConnectWithFlags)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuEGLStreamConsumerDisconnect(void *fn, void *args)
-{
-	struct args_cuEGLStreamConsumerDisconnect *s = args;
-	s->ret = ((fn_cuEGLStreamConsumerDisconnect)fn)(s->p0);
-}
-static void t_cuEGLStreamConsumerAcquireFrame(void *fn, void *args)
-{
-	struct args_cuEGLStreamConsumerAcquireFrame *s = args;
-	s->ret = ((fn_cuEGLStreamConsumerAcquireFrame)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuEGLStreamConsumerReleaseFrame(void *fn, void *args)
-{
-	struct args_cuEGLStreamConsumerReleaseFrame *s = args;
-	s->ret = ((fn_cuEGLStreamConsumerReleaseFrame)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuEGLStreamProducerConnect(void *fn, void *args)
-{
-	struct args_cuEGLStreamProducerConnect *s = args;
-	s->ret = ((fn_cuEGLStreamProducerConnect)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuEGLStreamProducerDisconnect(void *fn, void *args)
-{
-	struct args_cuEGLStreamProducerDisconnect *s = args;
-	s->ret = ((fn_cuEGLStreamProducerDisconnect)fn)(s->p0);
-}
-static void t_cuEGLStreamProducerPresentFrame(void *fn, void *args)
-{
-	struct args_cuEGLStreamProducerPresentFrame *s = args;
+	struct args_cuEGLStreamProducerPresentFrame *s = (void *)words;
 	s->ret = ((fn_cuEGLStreamProducerPresentFrame)fn)(s->p0, s->p1, s->p2);
 }
-static void t_cuEGLStreamProducerReturnFrame(void *fn, void *args)
-{
-	struct args_cuEGLStreamProducerReturnFrame *s = args;
-	s->ret = ((fn_cuEGLStreamProducerReturnFrame)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphicsResourceGetMappedEglFrame(void *fn, void *args)
-{
-	struct args_cuGraphicsResourceGetMappedEglFrame *s = args;
-	s->ret = ((fn_cuGraphicsResourceGetMappedEglFrame)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuEventCreateFromEGLSync(void *fn, void *args)
-{
-	struct args_cuEventCreateFromEGLSync *s = args;
-	s->ret = ((fn_cuEventCreateFromEGLSync)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuVDPAUGetDevice(void *fn, void *args)
-{
-	struct args_cuVDPAUGetDevice *s = args;
-	s->ret = ((fn_cuVDPAUGetDevice)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuVDPAUCtxCreate_v2(void *fn, void *args)
-{
-	struct args_cuVDPAUCtxCreate_v2 *s = args;
-	s->ret = ((fn_cuVDPAUCtxCreate_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_cuGraphicsVDPAURegisterVideoSurface(void *fn, void *args)
-{
-	struct args_cuGraphicsVDPAURegisterVideoSurface *s = args;
-	s->ret = ((fn_cuGraphicsVDPAURegisterVideoSurface)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuGraphicsVDPAURegisterOutputSurface(void *fn, void *args)
-{
-	struct args_cuGraphicsVDPAURegisterOutputSurface *s = args;
-	s->ret = ((fn_cuGraphicsVDPAURegisterOutputSurface)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuVDPAUCtxCreate(void *fn, void *args)
-{
-	struct args_cuVDPAUCtxCreate *s = args;
-	s->ret = ((fn_cuVDPAUCtxCreate)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[723] = {
-	t_cuGetErrorString,
-	t_cuGetErrorName,
-	t_cuInit,
-	t_cuDriverGetVersion,
-	t_cuDeviceGet,
-	t_cuDeviceGetCount,
-	t_cuDeviceGetName,
-	t_cuDeviceGetUuid_v2,
-	t_cuDeviceGetLuid,
-	t_cuDeviceTotalMem_v2,
-	t_cuDeviceGetTexture1DLinearMaxWidth,
-	t_cuDeviceGetAttribute,
-	t_cuDeviceGetHostAtomicCapabilities,
-	t_cuDeviceGetNvSciSyncAttributes,
-	t_cuDeviceSetMemPool,
-	t_cuDeviceGetMemPool,
-	t_cuDeviceGetDefaultMemPool,
-	t_cuDeviceGetExecAffinitySupport,
-	t_cuFlushGPUDirectRDMAWrites,
-	t_cuDeviceGetProperties,
-	t_cuDeviceComputeCapability,
-	t_cuDevicePrimaryCtxRetain,
-	t_cuDevicePrimaryCtxRelease_v2,
-	t_cuDevicePrimaryCtxSetFlags_v2,
-	t_cuDevicePrimaryCtxGetState,
-	t_cuDevicePrimaryCtxReset_v2,
-	t_cuCtxCreate_v4,
-	t_cuCtxDestroy_v2,
-	t_cuCtxPushCurrent_v2,
-	t_cuCtxPopCurrent_v2,
-	t_cuCtxSetCurrent,
-	t_cuCtxGetCurrent,
-	t_cuCtxGetDevice,
-	t_cuCtxGetDevice_v2,
-	t_cuCtxGetFlags,
-	t_cuCtxSetFlags,
-	t_cuCtxGetId,
-	t_cuCtxSynchronize,
-	t_cuCtxSynchronize_v2,
-	t_cuCtxSetLimit,
-	t_cuCtxGetLimit,
-	t_cuCtxGetCacheConfig,
-	t_cuCtxSetCacheConfig,
-	t_cuCtxGetApiVersion,
-	t_cuCtxGetStreamPriorityRange,
-	t_cuCtxResetPersistingL2Cache,
-	t_cuCtxGetExecAffinity,
-	t_cuCtxRecordEvent,
-	t_cuCtxWaitEvent,
-	t_cuCtxAttach,
-	t_cuCtxDetach,
-	t_cuCtxGetSharedMemConfig,
-	t_cuCtxSetSharedMemConfig,
-	t_cuModuleLoad,
-	t_cuModuleLoadData,
-	t_cuModuleLoadDataEx,
-	t_cuModuleLoadFatBinary,
-	t_cuModuleUnload,
-	t_cuModuleGetLoadingMode,
-	t_cuModuleGetFunction,
-	t_cuModuleGetFunctionCount,
-	t_cuModuleEnumerateFunctions,
-	t_cuModuleGetGlobal_v2,
-	t_cuLinkCreate_v2,
-	t_cuLinkAddData_v2,
-	t_cuLinkAddFile_v2,
-	t_cuLinkComplete,
-	t_cuLinkDestroy,
-	t_cuModuleGetTexRef,
-	t_cuModuleGetSurfRef,
-	t_cuLibraryLoadData,
-	t_cuLibraryLoadFromFile,
-	t_cuLibraryUnload,
-	t_cuLibraryGetKernel,
-	t_cuLibraryGetKernelCount,
-	t_cuLibraryEnumerateKernels,
-	t_cuLibraryGetModule,
-	t_cuKernelGetFunction,
-	t_cuKernelGetLibrary,
-	t_cuLibraryGetGlobal,
-	t_cuLibraryGetManaged,
-	t_cuLibraryGetUnifiedFunction,
-	t_cuKernelGetAttribute,
-	t_cuKernelSetAttribute,
-	t_cuKernelSetCacheConfig,
-	t_cuKernelGetName,
-	t_cuKernelGetParamInfo,
-	t_cuKernelGetParamCount,
-	t_cuMemGetInfo_v2,
-	t_cuMemAlloc_v2,
-	t_cuMemAllocPitch_v2,
-	t_cuMemFree_v2,
-	t_cuMemGetAddressRange_v2,
-	t_cuMemAllocHost_v2,
-	t_cuMemFreeHost,
-	t_cuMemHostAlloc,
-	t_cuMemHostGetDevicePointer_v2,
-	t_cuMemHostGetFlags,
-	t_cuMemAllocManaged,
-	t_cuDeviceRegisterAsyncNotification,
-	t_cuDeviceUnregisterAsyncNotification,
-	t_cuDeviceGetByPCIBusId,
-	t_cuDeviceGetPCIBusId,
-	t_cuIpcGetEventHandle,
-	t_cuIpcOpenEventHandle,
-	t_cuIpcGetMemHandle,
-	t_cuIpcOpenMemHandle_v2,
-	t_cuIpcCloseMemHandle,
-	t_cuMemHostRegister_v2,
-	t_cuMemHostUnregister,
-	t_cuMemcpy_ptds,
-	t_cuMemcpyPeer_ptds,
-	t_cuMemcpyHtoD_v2_ptds,
-	t_cuMemcpyDtoH_v2_ptds,
-	t_cuMemcpyDtoD_v2_ptds,
-	t_cuMemcpyDtoA_v2_ptds,
-	t_cuMemcpyAtoD_v2_ptds,
-	t_cuMemcpyHtoA_v2_ptds,
-	t_cuMemcpyAtoH_v2_ptds,
-	t_cuMemcpyAtoA_v2_ptds,
-	t_cuMemcpy2D_v2_ptds,
-	t_cuMemcpy2DUnaligned_v2_ptds,
-	t_cuMemcpy3D_v2_ptds,
-	t_cuMemcpy3DPeer_ptds,
-	t_cuMemcpyAsync_ptsz,
-	t_cuMemcpyPeerAsync_ptsz,
-	t_cuMemcpyHtoDAsync_v2_ptsz,
-	t_cuMemcpyDtoHAsync_v2_ptsz,
-	t_cuMemcpyDtoDAsync_v2_ptsz,
-	t_cuMemcpyHtoAAsync_v2_ptsz,
-	t_cuMemcpyAtoHAsync_v2_ptsz,
-	t_cuMemcpy2DAsync_v2_ptsz,
-	t_cuMemcpy3DAsync_v2_ptsz,
-	t_cuMemcpy3DPeerAsync_ptsz,
-	t_cuMemcpyBatchAsync_v2_ptsz,
-	t_cuMemcpy3DBatchAsync_v2_ptsz,
-	t_cuMemcpyWithAttributesAsync_ptsz,
-	t_cuMemcpy3DWithAttributesAsync_ptsz,
-	t_cuMemsetD8_v2_ptds,
-	t_cuMemsetD16_v2_ptds,
-	t_cuMemsetD32_v2_ptds,
-	t_cuMemsetD2D8_v2_ptds,
-	t_cuMemsetD2D16_v2_ptds,
-	t_cuMemsetD2D32_v2_ptds,
-	t_cuMemsetD8Async_ptsz,
-	t_cuMemsetD16Async_ptsz,
-	t_cuMemsetD32Async_ptsz,
-	t_cuMemsetD2D8Async_ptsz,
-	t_cuMemsetD2D16Async_ptsz,
-	t_cuMemsetD2D32Async_ptsz,
-	t_cuArrayCreate_v2,
-	t_cuArrayGetDescriptor_v2,
-	t_cuArrayGetSparseProperties,
-	t_cuMipmappedArrayGetSparseProperties,
-	t_cuArrayGetMemoryRequirements,
-	t_cuMipmappedArrayGetMemoryRequirements,
-	t_cuArrayGetPlane,
-	t_cuArrayDestroy,
-	t_cuArray3DCreate_v2,
-	t_cuArray3DGetDescriptor_v2,
-	t_cuMipmappedArrayCreate,
-	t_cuMipmappedArrayGetLevel,
-	t_cuMipmappedArrayDestroy,
-	t_cuMemGetHandleForAddressRange,
-	t_cuMemBatchDecompressAsync_ptsz,
-	t_cuMemAddressReserve,
-	t_cuMemAddressFree,
-	t_cuMemCreate,
-	t_cuMemRelease,
-	t_cuMemMap,
-	t_cuMemMapArrayAsync_ptsz,
-	t_cuMemUnmap,
-	t_cuMemSetAccess,
-	t_cuMemGetAccess,
-	t_cuMemExportToShareableHandle,
-	t_cuMemImportFromShareableHandle,
-	t_cuMemGetAllocationGranularity,
-	t_cuMemGetAllocationPropertiesFromHandle,
-	t_cuMemRetainAllocationHandle,
-	t_cuMemFreeAsync_ptsz,
-	t_cuMemAllocAsync_ptsz,
-	t_cuMemPoolTrimTo,
-	t_cuMemPoolSetAttribute,
-	t_cuMemPoolGetAttribute,
-	t_cuMemPoolSetAccess,
-	t_cuMemPoolGetAccess,
-	t_cuMemPoolCreate,
-	t_cuMemPoolDestroy,
-	t_cuMemGetDefaultMemPool,
-	t_cuMemGetMemPool,
-	t_cuMemSetMemPool,
-	t_cuMemAllocFromPoolAsync_ptsz,
-	t_cuMemPoolExportToShareableHandle,
-	t_cuMemPoolImportFromShareableHandle,
-	t_cuMemPoolExportPointer,
-	t_cuMemPoolImportPointer,
-	t_cuMulticastCreate,
-	t_cuMulticastAddDevice,
-	t_cuMulticastBindMem,
-	t_cuMulticastBindMem_v2,
-	t_cuMulticastBindAddr,
-	t_cuMulticastBindAddr_v2,
-	t_cuMulticastUnbind,
-	t_cuMulticastGetGranularity,
-	t_cuDeviceGetFabricClusterUuid,
-	t_cuDeviceGetCliqueCount,
-	t_cuDeviceGetCliqueInfo,
-	t_cuLogicalEndpointIdReserve,
-	t_cuLogicalEndpointIdRelease,
-	t_cuLogicalEndpointCreate,
-	t_cuLogicalEndpointAddDevice,
-	t_cuLogicalEndpointDestroy,
-	t_cuLogicalEndpointBindAddr,
-	t_cuLogicalEndpointBindMem,
-	t_cuLogicalEndpointUnbind,
-	t_cuLogicalEndpointExport,
-	t_cuLogicalEndpointImport,
-	t_cuLogicalEndpointGetLimits,
-	t_cuLogicalEndpointQuery,
-	t_cuFabricCpyBatchAsync_ptsz,
-	t_cuPointerGetAttribute,
-	t_cuMemPrefetchAsync_v2_ptsz,
-	t_cuMemAdvise_v2,
-	t_cuMemPrefetchBatchAsync_ptsz,
-	t_cuMemDiscardBatchAsync_ptsz,
-	t_cuMemDiscardAndPrefetchBatchAsync_ptsz,
-	t_cuMemGetLocationInfo,
-	t_cuMemRangeGetAttribute,
-	t_cuMemRangeGetAttributes,
-	t_cuPointerSetAttribute,
-	t_cuPointerGetAttributes,
-	t_cuStreamCreate,
-	t_cuStreamCreateWithPriority,
-	t_cuStreamBeginCaptureToCig_ptsz,
-	t_cuStreamEndCaptureToCig_ptsz,
-	t_cuStreamGetPriority_ptsz,
-	t_cuStreamGetDevice_ptsz,
-	t_cuStreamGetFlags_ptsz,
-	t_cuStreamGetId_ptsz,
-	t_cuStreamGetCtx_ptsz,
-	t_cuStreamGetCtx_v2_ptsz,
-	t_cuStreamWaitEvent_ptsz,
-	t_cuStreamAddCallback_ptsz,
-	t_cuStreamBeginCapture_v2_ptsz,
-	t_cuStreamBeginRecaptureToGraph_ptsz,
-	t_cuStreamBeginCaptureToGraph_ptsz,
-	t_cuThreadExchangeStreamCaptureMode,
-	t_cuStreamEndCapture_ptsz,
-	t_cuStreamIsCapturing_ptsz,
-	t_cuStreamGetCaptureInfo_v3_ptsz,
-	t_cuStreamUpdateCaptureDependencies_v2_ptsz,
-	t_cuStreamAttachMemAsync_ptsz,
-	t_cuStreamQuery_ptsz,
-	t_cuStreamSynchronize_ptsz,
-	t_cuStreamDestroy_v2,
-	t_cuStreamCopyAttributes_ptsz,
-	t_cuStreamGetAttribute_ptsz,
-	t_cuStreamSetAttribute_ptsz,
-	t_cuEventCreate,
-	t_cuEventRecord_ptsz,
-	t_cuEventRecordWithFlags_ptsz,
-	t_cuEventQuery,
-	t_cuEventSynchronize,
-	t_cuEventDestroy_v2,
-	t_cuEventElapsedTime_v2,
-	t_cuImportExternalMemory,
-	t_cuExternalMemoryGetMappedBuffer,
-	t_cuExternalMemoryGetMappedMipmappedArray,
-	t_cuDestroyExternalMemory,
-	t_cuImportExternalSemaphore,
-	t_cuSignalExternalSemaphoresAsync_ptsz,
-	t_cuWaitExternalSemaphoresAsync_ptsz,
-	t_cuDestroyExternalSemaphore,
-	t_cuStreamWaitValue32_v2_ptsz,
-	t_cuStreamWaitValue64_v2_ptsz,
-	t_cuStreamWriteValue32_v2_ptsz,
-	t_cuStreamWriteValue64_v2_ptsz,
-	t_cuStreamBatchMemOp_v2_ptsz,
-	t_cuFuncGetAttribute,
-	t_cuFuncSetAttribute,
-	t_cuFuncSetCacheConfig,
-	t_cuFuncGetModule,
-	t_cuFuncGetName,
-	t_cuFuncGetParamInfo,
-	t_cuFuncGetParamCount,
-	t_cuFuncIsLoaded,
-	t_cuFuncLoad,
-	t_cuLaunchKernel_ptsz,
-	t_cuLaunchKernelEx_ptsz,
-	t_cuLaunchCooperativeKernel_ptsz,
-	t_cuLaunchHostFunc_ptsz,
-	t_cuLaunchHostFunc_v2_ptsz,
-	t_cuFuncSetBlockShape,
-	t_cuFuncSetSharedSize,
-	t_cuParamSetSize,
-	t_cuParamSeti,
-	t_cuParamSetf,
-	t_cuParamSetv,
-	t_cuLaunch,
-	t_cuLaunchGrid,
-	t_cuLaunchGridAsync,
-	t_cuLaunchCooperativeKernelMultiDevice,
-	t_cuParamSetTexRef,
-	t_cuFuncSetSharedMemConfig,
-	t_cuGraphCreate,
-	t_cuGraphAddKernelNode_v2,
-	t_cuGraphKernelNodeGetParams_v2,
-	t_cuGraphKernelNodeSetParams_v2,
-	t_cuGraphAddMemcpyNode,
-	t_cuGraphMemcpyNodeGetParams,
-	t_cuGraphMemcpyNodeSetParams,
-	t_cuGraphAddMemsetNode,
-	t_cuGraphMemsetNodeGetParams,
-	t_cuGraphMemsetNodeSetParams,
-	t_cuGraphAddHostNode,
-	t_cuGraphHostNodeGetParams,
-	t_cuGraphHostNodeSetParams,
-	t_cuGraphAddChildGraphNode,
-	t_cuGraphChildGraphNodeGetGraph,
-	t_cuGraphAddEmptyNode,
-	t_cuGraphAddEventRecordNode,
-	t_cuGraphEventRecordNodeGetEvent,
-	t_cuGraphEventRecordNodeSetEvent,
-	t_cuGraphAddEventWaitNode,
-	t_cuGraphEventWaitNodeGetEvent,
-	t_cuGraphEventWaitNodeSetEvent,
-	t_cuGraphAddExternalSemaphoresSignalNode,
-	t_cuGraphExternalSemaphoresSignalNodeGetParams,
-	t_cuGraphExternalSemaphoresSignalNodeSetParams,
-	t_cuGraphAddExternalSemaphoresWaitNode,
-	t_cuGraphExternalSemaphoresWaitNodeGetParams,
-	t_cuGraphExternalSemaphoresWaitNodeSetParams,
-	t_cuGraphAddBatchMemOpNode,
-	t_cuGraphBatchMemOpNodeGetParams,
-	t_cuGraphBatchMemOpNodeSetParams,
-	t_cuGraphExecBatchMemOpNodeSetParams,
-	t_cuGraphAddMemAllocNode,
-	t_cuGraphMemAllocNodeGetParams,
-	t_cuGraphAddMemFreeNode,
-	t_cuGraphMemFreeNodeGetParams,
-	t_cuDeviceGraphMemTrim,
-	t_cuDeviceGetGraphMemAttribute,
-	t_cuDeviceSetGraphMemAttribute,
-	t_cuGraphClone,
-	t_cuGraphNodeFindInClone,
-	t_cuGraphNodeGetType,
-	t_cuGraphNodeGetContainingGraph,
-	t_cuGraphNodeGetLocalId,
-	t_cuGraphNodeGetToolsId,
-	t_cuGraphGetId,
-	t_cuGraphExecGetId,
-	t_cuGraphGetNodes,
-	t_cuGraphGetRootNodes,
-	t_cuGraphGetEdges_v2,
-	t_cuGraphNodeGetDependencies_v2,
-	t_cuGraphNodeGetDependentNodes_v2,
-	t_cuGraphAddDependencies_v2,
-	t_cuGraphRemoveDependencies_v2,
-	t_cuGraphDestroyNode,
-	t_cuGraphInstantiateWithFlags,
-	t_cuGraphInstantiateWithParams_ptsz,
-	t_cuGraphExecGetFlags,
-	t_cuGraphExecKernelNodeSetParams_v2,
-	t_cuGraphExecMemcpyNodeSetParams,
-	t_cuGraphExecMemsetNodeSetParams,
-	t_cuGraphExecHostNodeSetParams,
-	t_cuGraphExecChildGraphNodeSetParams,
-	t_cuGraphExecEventRecordNodeSetEvent,
-	t_cuGraphExecEventWaitNodeSetEvent,
-	t_cuGraphExecExternalSemaphoresSignalNodeSetParams,
-	t_cuGraphExecExternalSemaphoresWaitNodeSetParams,
-	t_cuGraphNodeSetEnabled,
-	t_cuGraphNodeGetEnabled,
-	t_cuGraphUpload_ptsz,
-	t_cuGraphLaunch_ptsz,
-	t_cuGraphExecDestroy,
-	t_cuGraphDestroy,
-	t_cuGraphExecUpdate_v2,
-	t_cuGraphKernelNodeCopyAttributes,
-	t_cuGraphKernelNodeGetAttribute,
-	t_cuGraphKernelNodeSetAttribute,
-	t_cuGraphDebugDotPrint,
-	t_cuUserObjectCreate,
-	t_cuUserObjectRetain,
-	t_cuUserObjectRelease,
-	t_cuGraphRetainUserObject,
-	t_cuGraphReleaseUserObject,
-	t_cuGraphAddNode_v2,
-	t_cuGraphAddNode_v3,
-	t_cuGraphNodeSetParams,
-	t_cuGraphNodeSetParams_v2,
-	t_cuGraphNodeGetParams,
-	t_cuGraphExecNodeSetParams,
-	t_cuGraphConditionalHandleCreate,
-	t_cuOccupancyMaxActiveBlocksPerMultiprocessor,
-	t_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-	t_cuOccupancyMaxPotentialBlockSize,
-	t_cuOccupancyMaxPotentialBlockSizeWithFlags,
-	t_cuOccupancyAvailableDynamicSMemPerBlock,
-	t_cuOccupancyMaxPotentialClusterSize,
-	t_cuOccupancyMaxActiveClusters,
-	t_cuTexRefSetArray,
-	t_cuTexRefSetMipmappedArray,
-	t_cuTexRefSetAddress_v2,
-	t_cuTexRefSetAddress2D_v3,
-	t_cuTexRefSetFormat,
-	t_cuTexRefSetAddressMode,
-	t_cuTexRefSetFilterMode,
-	t_cuTexRefSetMipmapFilterMode,
-	t_cuTexRefSetMipmapLevelBias,
-	t_cuTexRefSetMipmapLevelClamp,
-	t_cuTexRefSetMaxAnisotropy,
-	t_cuTexRefSetBorderColor,
-	t_cuTexRefSetFlags,
-	t_cuTexRefGetAddress_v2,
-	t_cuTexRefGetArray,
-	t_cuTexRefGetMipmappedArray,
-	t_cuTexRefGetAddressMode,
-	t_cuTexRefGetFilterMode,
-	t_cuTexRefGetFormat,
-	t_cuTexRefGetMipmapFilterMode,
-	t_cuTexRefGetMipmapLevelBias,
-	t_cuTexRefGetMipmapLevelClamp,
-	t_cuTexRefGetMaxAnisotropy,
-	t_cuTexRefGetBorderColor,
-	t_cuTexRefGetFlags,
-	t_cuTexRefCreate,
-	t_cuTexRefDestroy,
-	t_cuSurfRefSetArray,
-	t_cuSurfRefGetArray,
-	t_cuTexObjectCreate,
-	t_cuTexObjectDestroy,
-	t_cuTexObjectGetResourceDesc,
-	t_cuTexObjectGetTextureDesc,
-	t_cuTexObjectGetResourceViewDesc,
-	t_cuSurfObjectCreate,
-	t_cuSurfObjectDestroy,
-	t_cuSurfObjectGetResourceDesc,
-	t_cuTensorMapEncodeTiled,
-	t_cuTensorMapEncodeIm2col,
-	t_cuTensorMapEncodeIm2colWide,
-	t_cuTensorMapReplaceAddress,
-	t_cuTensorMapSetAllocationClass,
-	t_cuDeviceCanAccessPeer,
-	t_cuCtxEnablePeerAccess,
-	t_cuCtxDisablePeerAccess,
-	t_cuDeviceGetP2PAttribute,
-	t_cuDeviceGetP2PAtomicCapabilities,
-	t_cuGraphicsUnregisterResource,
-	t_cuGraphicsSubResourceGetMappedArray,
-	t_cuGraphicsResourceGetMappedMipmappedArray,
-	t_cuGraphicsResourceGetMappedPointer_v2,
-	t_cuGraphicsResourceSetMapFlags_v2,
-	t_cuGraphicsMapResources_ptsz,
-	t_cuGraphicsUnmapResources_ptsz,
-	t_cuGetProcAddress_v2,
-	t_cuCoredumpGetAttribute,
-	t_cuCoredumpGetAttributeGlobal,
-	t_cuCoredumpSetAttribute,
-	t_cuCoredumpSetAttributeGlobal,
-	t_cuCoredumpRegisterStartCallback,
-	t_cuCoredumpRegisterCompleteCallback,
-	t_cuCoredumpDeregisterStartCallback,
-	t_cuCoredumpDeregisterCompleteCallback,
-	t_cuGetExportTable,
-	t_cuGreenCtxCreate,
-	t_cuGreenCtxDestroy,
-	t_cuCtxFromGreenCtx,
-	t_cuDeviceGetDevResource,
-	t_cuCtxGetDevResource,
-	t_cuGreenCtxGetDevResource,
-	t_cuDevSmResourceSplitByCount,
-	t_cuDevSmResourceSplit,
-	t_cuDevResourceGenerateDesc,
-	t_cuGreenCtxRecordEvent,
-	t_cuGreenCtxWaitEvent,
-	t_cuStreamGetGreenCtx,
-	t_cuGreenCtxStreamCreate,
-	t_cuGreenCtxGetId,
-	t_cuStreamGetDevResource_ptsz,
-	t_cuLogsRegisterCallback,
-	t_cuLogsUnregisterCallback,
-	t_cuLogsCurrent,
-	t_cuLogsDumpToFile,
-	t_cuLogsDumpToMemory,
-	t_cuMemHostRegister,
-	t_cuGraphicsResourceSetMapFlags,
-	t_cuLinkCreate,
-	t_cuLinkAddData,
-	t_cuLinkAddFile,
-	t_cuTexRefSetAddress2D_v2,
-	t_cuDeviceTotalMem,
-	t_cuCtxCreate,
-	t_cuCtxCreate_v2,
-	t_cuCtxCreate_v3,
-	t_cuModuleGetGlobal,
-	t_cuMemGetInfo,
-	t_cuMemAlloc,
-	t_cuMemAllocPitch,
-	t_cuMemFree,
-	t_cuMemGetAddressRange,
-	t_cuMemAllocHost,
-	t_cuMemHostGetDevicePointer,
-	t_cuMemcpyHtoD,
-	t_cuMemcpyDtoH,
-	t_cuMemcpyDtoD,
-	t_cuMemcpyDtoA,
-	t_cuMemcpyAtoD,
-	t_cuMemcpyHtoA,
-	t_cuMemcpyAtoH,
-	t_cuMemcpyAtoA,
-	t_cuMemcpyHtoAAsync,
-	t_cuMemcpyAtoHAsync,
-	t_cuMemcpy2D,
-	t_cuMemcpy2DUnaligned,
-	t_cuMemcpy3D,
-	t_cuMemcpyHtoDAsync,
-	t_cuMemcpyDtoHAsync,
-	t_cuMemcpyDtoDAsync,
-	t_cuMemcpy2DAsync,
-	t_cuMemcpy3DAsync,
-	t_cuMemsetD8,
-	t_cuMemsetD16,
-	t_cuMemsetD32,
-	t_cuMemsetD2D8,
-	t_cuMemsetD2D16,
-	t_cuMemsetD2D32,
-	t_cuArrayCreate,
-	t_cuArrayGetDescriptor,
-	t_cuArray3DCreate,
-	t_cuArray3DGetDescriptor,
-	t_cuTexRefSetAddress,
-	t_cuTexRefSetAddress2D,
-	t_cuTexRefGetAddress,
-	t_cuGraphicsResourceGetMappedPointer,
-	t_cuCtxDestroy,
-	t_cuCtxPopCurrent,
-	t_cuCtxPushCurrent,
-	t_cuStreamDestroy,
-	t_cuEventDestroy,
-	t_cuEventElapsedTime,
-	t_cuDevicePrimaryCtxRelease,
-	t_cuDevicePrimaryCtxReset,
-	t_cuDevicePrimaryCtxSetFlags,
-	t_cuDeviceGetUuid,
-	t_cuMemcpyHtoD_v2,
-	t_cuMemcpyDtoH_v2,
-	t_cuMemcpyDtoD_v2,
-	t_cuMemcpyDtoA_v2,
-	t_cuMemcpyAtoD_v2,
-	t_cuMemcpyHtoA_v2,
-	t_cuMemcpyAtoH_v2,
-	t_cuMemcpyAtoA_v2,
-	t_cuMemcpyHtoAAsync_v2,
-	t_cuMemcpyAtoHAsync_v2,
-	t_cuMemcpy2D_v2,
-	t_cuMemcpy2DUnaligned_v2,
-	t_cuMemcpy3D_v2,
-	t_cuMemcpyHtoDAsync_v2,
-	t_cuMemcpyDtoHAsync_v2,
-	t_cuMemcpyDtoDAsync_v2,
-	t_cuMemcpy2DAsync_v2,
-	t_cuMemcpy3DAsync_v2,
-	t_cuMemsetD8_v2,
-	t_cuMemsetD16_v2,
-	t_cuMemsetD32_v2,
-	t_cuMemsetD2D8_v2,
-	t_cuMemsetD2D16_v2,
-	t_cuMemsetD2D32_v2,
-	t_cuMemcpy,
-	t_cuMemcpyAsync,
-	t_cuMemcpyPeer,
-	t_cuMemcpyPeerAsync,
-	t_cuMemcpy3DPeer,
-	t_cuMemcpy3DPeerAsync,
-	t_cuMemcpyBatchAsync,
-	t_cuMemcpy3DBatchAsync,
-	t_cuMemcpyBatchAsync_ptsz,
-	t_cuMemcpy3DBatchAsync_ptsz,
-	t_cuMemcpyBatchAsync_v2,
-	t_cuMemcpy3DBatchAsync_v2,
-	t_cuMemcpyWithAttributesAsync,
-	t_cuMemcpy3DWithAttributesAsync,
-	t_cuMemsetD8Async,
-	t_cuMemsetD16Async,
-	t_cuMemsetD32Async,
-	t_cuMemsetD2D8Async,
-	t_cuMemsetD2D16Async,
-	t_cuMemsetD2D32Async,
-	t_cuStreamGetPriority,
-	t_cuStreamGetId,
-	t_cuStreamGetFlags,
-	t_cuStreamGetDevice,
-	t_cuStreamGetDevResource,
-	t_cuStreamGetCtx,
-	t_cuStreamGetCtx_v2,
-	t_cuStreamWaitEvent,
-	t_cuStreamAddCallback,
-	t_cuStreamAttachMemAsync,
-	t_cuStreamQuery,
-	t_cuStreamSynchronize,
-	t_cuEventRecord,
-	t_cuEventRecordWithFlags,
-	t_cuLaunchKernel,
-	t_cuLaunchKernelEx,
-	t_cuLaunchHostFunc,
-	t_cuLaunchHostFunc_v2,
-	t_cuGraphicsMapResources,
-	t_cuGraphicsUnmapResources,
-	t_cuStreamWriteValue32,
-	t_cuStreamWaitValue32,
-	t_cuStreamWriteValue64,
-	t_cuStreamWaitValue64,
-	t_cuStreamBatchMemOp,
-	t_cuStreamWriteValue32_ptsz,
-	t_cuStreamWaitValue32_ptsz,
-	t_cuStreamWriteValue64_ptsz,
-	t_cuStreamWaitValue64_ptsz,
-	t_cuStreamBatchMemOp_ptsz,
-	t_cuStreamWriteValue32_v2,
-	t_cuStreamWaitValue32_v2,
-	t_cuStreamWriteValue64_v2,
-	t_cuStreamWaitValue64_v2,
-	t_cuStreamBatchMemOp_v2,
-	t_cuMemPrefetchAsync,
-	t_cuMemPrefetchAsync_ptsz,
-	t_cuMemPrefetchAsync_v2,
-	t_cuMemAdvise,
-	t_cuMemPrefetchBatchAsync,
-	t_cuMemDiscardBatchAsync,
-	t_cuMemDiscardAndPrefetchBatchAsync,
-	t_cuLaunchCooperativeKernel,
-	t_cuSignalExternalSemaphoresAsync,
-	t_cuWaitExternalSemaphoresAsync,
-	t_cuStreamBeginCapture,
-	t_cuStreamBeginCapture_ptsz,
-	t_cuStreamBeginCapture_v2,
-	t_cuStreamBeginCaptureToGraph,
-	t_cuStreamBeginRecaptureToGraph,
-	t_cuFabricCpyBatchAsync,
-	t_cuStreamEndCapture,
-	t_cuStreamIsCapturing,
-	t_cuStreamGetCaptureInfo,
-	t_cuStreamGetCaptureInfo_ptsz,
-	t_cuStreamGetCaptureInfo_v2,
-	t_cuStreamGetCaptureInfo_v2_ptsz,
-	t_cuStreamGetCaptureInfo_v3,
-	t_cuGraphAddKernelNode,
-	t_cuGraphKernelNodeGetParams,
-	t_cuGraphKernelNodeSetParams,
-	t_cuGraphExecKernelNodeSetParams,
-	t_cuGraphInstantiateWithParams,
-	t_cuGraphExecUpdate,
-	t_cuGraphUpload,
-	t_cuGraphLaunch,
-	t_cuGraphGetEdges,
-	t_cuGraphNodeGetDependencies,
-	t_cuGraphNodeGetDependentNodes,
-	t_cuGraphAddDependencies,
-	t_cuGraphRemoveDependencies,
-	t_cuGraphAddNode,
-	t_cuStreamCopyAttributes,
-	t_cuStreamGetAttribute,
-	t_cuStreamSetAttribute,
-	t_cuIpcOpenMemHandle,
-	t_cuGraphInstantiate,
-	t_cuGraphInstantiate_v2,
-	t_cuMemMapArrayAsync,
-	t_cuMemFreeAsync,
-	t_cuMemAllocAsync,
-	t_cuMemAllocFromPoolAsync,
-	t_cuStreamUpdateCaptureDependencies,
-	t_cuStreamUpdateCaptureDependencies_ptsz,
-	t_cuStreamUpdateCaptureDependencies_v2,
-	t_cuStreamBeginCaptureToCig,
-	t_cuStreamEndCaptureToCig,
-	t_cuMemBatchDecompressAsync,
-	t_cuGetProcAddress,
-	t_cuCheckpointProcessGetRestoreThreadId,
-	t_cuCheckpointProcessGetState,
-	t_cuCheckpointProcessLock,
-	t_cuCheckpointProcessCheckpoint,
-	t_cuCheckpointProcessRestore,
-	t_cuCheckpointOperationComplete,
-	t_cuCheckpointProcessUnlock,
-	t_cuProfilerInitialize,
-	t_cuProfilerStart,
-	t_cuProfilerStop,
-	t_cuGraphicsGLRegisterBuffer,
-	t_cuGraphicsGLRegisterImage,
-	t_cuGLGetDevices_v2,
-	t_cuGLCtxCreate_v2,
-	t_cuGLInit,
-	t_cuGLRegisterBufferObject,
-	t_cuGLMapBufferObject_v2_ptds,
-	t_cuGLUnmapBufferObject,
-	t_cuGLUnregisterBufferObject,
-	t_cuGLSetBufferObjectMapFlags,
-	t_cuGLMapBufferObjectAsync_v2_ptsz,
-	t_cuGLUnmapBufferObjectAsync,
-	t_cuGLGetDevices,
-	t_cuGLMapBufferObject_v2,
-	t_cuGLMapBufferObjectAsync_v2,
-	t_cuGLCtxCreate,
-	t_cuGLMapBufferObject,
-	t_cuGLMapBufferObjectAsync,
-	t_cuGraphicsEGLRegisterImage,
-	t_cuEGLStreamConsumerConnect,
-	t_cuEGLStreamConsumerConnectWithFlags,
-	t_cuEGLStreamConsumerDisconnect,
-	t_cuEGLStreamConsumerAcquireFrame,
-	t_cuEGLStreamConsumerReleaseFrame,
-	t_cuEGLStreamProducerConnect,
-	t_cuEGLStreamProducerDisconnect,
-	t_cuEGLStreamProducerPresentFrame,
-	t_cuEGLStreamProducerReturnFrame,
-	t_cuGraphicsResourceGetMappedEglFrame,
-	t_cuEventCreateFromEGLSync,
-	t_cuVDPAUGetDevice,
-	t_cuVDPAUCtxCreate_v2,
-	t_cuGraphicsVDPAURegisterVideoSurface,
-	t_cuGraphicsVDPAURegisterOutputSurface,
-	t_cuVDPAUCtxCreate,
+	words2_4, /* cuGetErrorString */
+	words2_4, /* cuGetErrorName */
+	words1_4, /* cuInit */
+	words1_4, /* cuDriverGetVersion */
+	words2_4, /* cuDeviceGet */
+	words1_4, /* cuDeviceGetCount */
+	words3_4, /* cuDeviceGetName */
+	words2_4, /* cuDeviceGetUuid_v2 */
+	words3_4, /* cuDeviceGetLuid */
+	words2_4, /* cuDeviceTotalMem_v2 */
+	words4_4, /* cuDeviceGetTexture1DLinearMaxWidth */
+	words3_4, /* cuDeviceGetAttribute */
+	words4_4, /* cuDeviceGetHostAtomicCapabilities */
+	words3_4, /* cuDeviceGetNvSciSyncAttributes */
+	words2_4, /* cuDeviceSetMemPool */
+	words2_4, /* cuDeviceGetMemPool */
+	words2_4, /* cuDeviceGetDefaultMemPool */
+	words3_4, /* cuDeviceGetExecAffinitySupport */
+	words2_4, /* cuFlushGPUDirectRDMAWrites */
+	words2_4, /* cuDeviceGetProperties */
+	words3_4, /* cuDeviceComputeCapability */
+	words2_4, /* cuDevicePrimaryCtxRetain */
+	words1_4, /* cuDevicePrimaryCtxRelease_v2 */
+	words2_4, /* cuDevicePrimaryCtxSetFlags_v2 */
+	words3_4, /* cuDevicePrimaryCtxGetState */
+	words1_4, /* cuDevicePrimaryCtxReset_v2 */
+	words4_4, /* cuCtxCreate_v4 */
+	words1_4, /* cuCtxDestroy_v2 */
+	words1_4, /* cuCtxPushCurrent_v2 */
+	words1_4, /* cuCtxPopCurrent_v2 */
+	words1_4, /* cuCtxSetCurrent */
+	words1_4, /* cuCtxGetCurrent */
+	words1_4, /* cuCtxGetDevice */
+	words2_4, /* cuCtxGetDevice_v2 */
+	words1_4, /* cuCtxGetFlags */
+	words1_4, /* cuCtxSetFlags */
+	words2_4, /* cuCtxGetId */
+	words0_4, /* cuCtxSynchronize */
+	words1_4, /* cuCtxSynchronize_v2 */
+	words2_4, /* cuCtxSetLimit */
+	words2_4, /* cuCtxGetLimit */
+	words1_4, /* cuCtxGetCacheConfig */
+	words1_4, /* cuCtxSetCacheConfig */
+	words2_4, /* cuCtxGetApiVersion */
+	words2_4, /* cuCtxGetStreamPriorityRange */
+	words0_4, /* cuCtxResetPersistingL2Cache */
+	words2_4, /* cuCtxGetExecAffinity */
+	words2_4, /* cuCtxRecordEvent */
+	words2_4, /* cuCtxWaitEvent */
+	words2_4, /* cuCtxAttach */
+	words1_4, /* cuCtxDetach */
+	words1_4, /* cuCtxGetSharedMemConfig */
+	words1_4, /* cuCtxSetSharedMemConfig */
+	words2_4, /* cuModuleLoad */
+	words2_4, /* cuModuleLoadData */
+	words5_4, /* cuModuleLoadDataEx */
+	words2_4, /* cuModuleLoadFatBinary */
+	words1_4, /* cuModuleUnload */
+	words1_4, /* cuModuleGetLoadingMode */
+	words3_4, /* cuModuleGetFunction */
+	words2_4, /* cuModuleGetFunctionCount */
+	words3_4, /* cuModuleEnumerateFunctions */
+	words4_4, /* cuModuleGetGlobal_v2 */
+	words4_4, /* cuLinkCreate_v2 */
+	words8_4, /* cuLinkAddData_v2 */
+	words6_4, /* cuLinkAddFile_v2 */
+	words3_4, /* cuLinkComplete */
+	words1_4, /* cuLinkDestroy */
+	words3_4, /* cuModuleGetTexRef */
+	words3_4, /* cuModuleGetSurfRef */
+	words8_4, /* cuLibraryLoadData */
+	words8_4, /* cuLibraryLoadFromFile */
+	words1_4, /* cuLibraryUnload */
+	words3_4, /* cuLibraryGetKernel */
+	words2_4, /* cuLibraryGetKernelCount */
+	words3_4, /* cuLibraryEnumerateKernels */
+	words2_4, /* cuLibraryGetModule */
+	words2_4, /* cuKernelGetFunction */
+	words2_4, /* cuKernelGetLibrary */
+	words4_4, /* cuLibraryGetGlobal */
+	words4_4, /* cuLibraryGetManaged */
+	words3_4, /* cuLibraryGetUnifiedFunction */
+	words4_4, /* cuKernelGetAttribute */
+	words4_4, /* cuKernelSetAttribute */
+	words3_4, /* cuKernelSetCacheConfig */
+	words2_4, /* cuKernelGetName */
+	words4_4, /* cuKernelGetParamInfo */
+	words2_4, /* cuKernelGetParamCount */
+	words2_4, /* cuMemGetInfo_v2 */
+	words2_4, /* cuMemAlloc_v2 */
+	words5_4, /* cuMemAllocPitch_v2 */
+	words1_4, /* cuMemFree_v2 */
+	words3_4, /* cuMemGetAddressRange_v2 */
+	words2_4, /* cuMemAllocHost_v2 */
+	words1_4, /* cuMemFreeHost */
+	words3_4, /* cuMemHostAlloc */
+	words3_4, /* cuMemHostGetDevicePointer_v2 */
+	words2_4, /* cuMemHostGetFlags */
+	words3_4, /* cuMemAllocManaged */
+	words4_4, /* cuDeviceRegisterAsyncNotification */
+	words2_4, /* cuDeviceUnregisterAsyncNotification */
+	words2_4, /* cuDeviceGetByPCIBusId */
+	words3_4, /* cuDeviceGetPCIBusId */
+	words2_4, /* cuIpcGetEventHandle */
+	t_cuIpcOpenEventHandle, /* cuIpcOpenEventHandle */
+	words2_4, /* cuIpcGetMemHandle */
+	t_cuIpcOpenMemHandle_v2, /* cuIpcOpenMemHandle_v2 */
+	words1_4, /* cuIpcCloseMemHandle */
+	words3_4, /* cuMemHostRegister_v2 */
+	words1_4, /* cuMemHostUnregister */
+	words3_4, /* cuMemcpy_ptds */
+	words5_4, /* cuMemcpyPeer_ptds */
+	words3_4, /* cuMemcpyHtoD_v2_ptds */
+	words3_4, /* cuMemcpyDtoH_v2_ptds */
+	words3_4, /* cuMemcpyDtoD_v2_ptds */
+	words4_4, /* cuMemcpyDtoA_v2_ptds */
+	words4_4, /* cuMemcpyAtoD_v2_ptds */
+	words4_4, /* cuMemcpyHtoA_v2_ptds */
+	words4_4, /* cuMemcpyAtoH_v2_ptds */
+	words5_4, /* cuMemcpyAtoA_v2_ptds */
+	words1_4, /* cuMemcpy2D_v2_ptds */
+	words1_4, /* cuMemcpy2DUnaligned_v2_ptds */
+	words1_4, /* cuMemcpy3D_v2_ptds */
+	words1_4, /* cuMemcpy3DPeer_ptds */
+	words4_4, /* cuMemcpyAsync_ptsz */
+	words6_4, /* cuMemcpyPeerAsync_ptsz */
+	words4_4, /* cuMemcpyHtoDAsync_v2_ptsz */
+	words4_4, /* cuMemcpyDtoHAsync_v2_ptsz */
+	words4_4, /* cuMemcpyDtoDAsync_v2_ptsz */
+	words5_4, /* cuMemcpyHtoAAsync_v2_ptsz */
+	words5_4, /* cuMemcpyAtoHAsync_v2_ptsz */
+	words2_4, /* cuMemcpy2DAsync_v2_ptsz */
+	words2_4, /* cuMemcpy3DAsync_v2_ptsz */
+	words2_4, /* cuMemcpy3DPeerAsync_ptsz */
+	words8_4, /* cuMemcpyBatchAsync_v2_ptsz */
+	words4_4, /* cuMemcpy3DBatchAsync_v2_ptsz */
+	words5_4, /* cuMemcpyWithAttributesAsync_ptsz */
+	words3_4, /* cuMemcpy3DWithAttributesAsync_ptsz */
+	t_cuMemsetD8_v2_ptds, /* cuMemsetD8_v2_ptds */
+	t_cuMemsetD16_v2_ptds, /* cuMemsetD16_v2_ptds */
+	words3_4, /* cuMemsetD32_v2_ptds */
+	t_cuMemsetD2D8_v2_ptds, /* cuMemsetD2D8_v2_ptds */
+	t_cuMemsetD2D16_v2_ptds, /* cuMemsetD2D16_v2_ptds */
+	words5_4, /* cuMemsetD2D32_v2_ptds */
+	t_cuMemsetD8Async_ptsz, /* cuMemsetD8Async_ptsz */
+	t_cuMemsetD16Async_ptsz, /* cuMemsetD16Async_ptsz */
+	words4_4, /* cuMemsetD32Async_ptsz */
+	t_cuMemsetD2D8Async_ptsz, /* cuMemsetD2D8Async_ptsz */
+	t_cuMemsetD2D16Async_ptsz, /* cuMemsetD2D16Async_ptsz */
+	words6_4, /* cuMemsetD2D32Async_ptsz */
+	words2_4, /* cuArrayCreate_v2 */
+	words2_4, /* cuArrayGetDescriptor_v2 */
+	words2_4, /* cuArrayGetSparseProperties */
+	words2_4, /* cuMipmappedArrayGetSparseProperties */
+	words3_4, /* cuArrayGetMemoryRequirements */
+	words3_4, /* cuMipmappedArrayGetMemoryRequirements */
+	words3_4, /* cuArrayGetPlane */
+	words1_4, /* cuArrayDestroy */
+	words2_4, /* cuArray3DCreate_v2 */
+	words2_4, /* cuArray3DGetDescriptor_v2 */
+	words3_4, /* cuMipmappedArrayCreate */
+	words3_4, /* cuMipmappedArrayGetLevel */
+	words1_4, /* cuMipmappedArrayDestroy */
+	words5_4, /* cuMemGetHandleForAddressRange */
+	words5_4, /* cuMemBatchDecompressAsync_ptsz */
+	words5_4, /* cuMemAddressReserve */
+	words2_4, /* cuMemAddressFree */
+	words4_4, /* cuMemCreate */
+	words1_4, /* cuMemRelease */
+	words5_4, /* cuMemMap */
+	words3_4, /* cuMemMapArrayAsync_ptsz */
+	words2_4, /* cuMemUnmap */
+	words4_4, /* cuMemSetAccess */
+	words3_4, /* cuMemGetAccess */
+	words4_4, /* cuMemExportToShareableHandle */
+	words3_4, /* cuMemImportFromShareableHandle */
+	words3_4, /* cuMemGetAllocationGranularity */
+	words2_4, /* cuMemGetAllocationPropertiesFromHandle */
+	words2_4, /* cuMemRetainAllocationHandle */
+	words2_4, /* cuMemFreeAsync_ptsz */
+	words3_4, /* cuMemAllocAsync_ptsz */
+	words2_4, /* cuMemPoolTrimTo */
+	words3_4, /* cuMemPoolSetAttribute */
+	words3_4, /* cuMemPoolGetAttribute */
+	words3_4, /* cuMemPoolSetAccess */
+	words3_4, /* cuMemPoolGetAccess */
+	words2_4, /* cuMemPoolCreate */
+	words1_4, /* cuMemPoolDestroy */
+	words3_4, /* cuMemGetDefaultMemPool */
+	words3_4, /* cuMemGetMemPool */
+	words3_4, /* cuMemSetMemPool */
+	words4_4, /* cuMemAllocFromPoolAsync_ptsz */
+	words4_4, /* cuMemPoolExportToShareableHandle */
+	words4_4, /* cuMemPoolImportFromShareableHandle */
+	words2_4, /* cuMemPoolExportPointer */
+	words3_4, /* cuMemPoolImportPointer */
+	words2_4, /* cuMulticastCreate */
+	words2_4, /* cuMulticastAddDevice */
+	words6_4, /* cuMulticastBindMem */
+	words7_4, /* cuMulticastBindMem_v2 */
+	words5_4, /* cuMulticastBindAddr */
+	words6_4, /* cuMulticastBindAddr_v2 */
+	words4_4, /* cuMulticastUnbind */
+	words3_4, /* cuMulticastGetGranularity */
+	words2_4, /* cuDeviceGetFabricClusterUuid */
+	words2_4, /* cuDeviceGetCliqueCount */
+	words3_4, /* cuDeviceGetCliqueInfo */
+	words2_4, /* cuLogicalEndpointIdReserve */
+	words2_4, /* cuLogicalEndpointIdRelease */
+	words2_4, /* cuLogicalEndpointCreate */
+	words2_4, /* cuLogicalEndpointAddDevice */
+	words1_4, /* cuLogicalEndpointDestroy */
+	words6_4, /* cuLogicalEndpointBindAddr */
+	words7_4, /* cuLogicalEndpointBindMem */
+	words4_4, /* cuLogicalEndpointUnbind */
+	words3_4, /* cuLogicalEndpointExport */
+	words3_4, /* cuLogicalEndpointImport */
+	words3_4, /* cuLogicalEndpointGetLimits */
+	words3_4, /* cuLogicalEndpointQuery */
+	words4_4, /* cuFabricCpyBatchAsync_ptsz */
+	words3_4, /* cuPointerGetAttribute */
+	words5_4, /* cuMemPrefetchAsync_v2_ptsz */
+	words4_4, /* cuMemAdvise_v2 */
+	words8_4, /* cuMemPrefetchBatchAsync_ptsz */
+	words5_4, /* cuMemDiscardBatchAsync_ptsz */
+	words8_4, /* cuMemDiscardAndPrefetchBatchAsync_ptsz */
+	words5_4, /* cuMemGetLocationInfo */
+	words5_4, /* cuMemRangeGetAttribute */
+	words6_4, /* cuMemRangeGetAttributes */
+	words3_4, /* cuPointerSetAttribute */
+	words4_4, /* cuPointerGetAttributes */
+	words2_4, /* cuStreamCreate */
+	words3_4, /* cuStreamCreateWithPriority */
+	words2_4, /* cuStreamBeginCaptureToCig_ptsz */
+	words1_4, /* cuStreamEndCaptureToCig_ptsz */
+	words2_4, /* cuStreamGetPriority_ptsz */
+	words2_4, /* cuStreamGetDevice_ptsz */
+	words2_4, /* cuStreamGetFlags_ptsz */
+	words2_4, /* cuStreamGetId_ptsz */
+	words2_4, /* cuStreamGetCtx_ptsz */
+	words3_4, /* cuStreamGetCtx_v2_ptsz */
+	words3_4, /* cuStreamWaitEvent_ptsz */
+	words4_4, /* cuStreamAddCallback_ptsz */
+	words2_4, /* cuStreamBeginCapture_v2_ptsz */
+	words5_4, /* cuStreamBeginRecaptureToGraph_ptsz */
+	words6_4, /* cuStreamBeginCaptureToGraph_ptsz */
+	words1_4, /* cuThreadExchangeStreamCaptureMode */
+	words2_4, /* cuStreamEndCapture_ptsz */
+	words2_4, /* cuStreamIsCapturing_ptsz */
+	words7_4, /* cuStreamGetCaptureInfo_v3_ptsz */
+	words5_4, /* cuStreamUpdateCaptureDependencies_v2_ptsz */
+	words4_4, /* cuStreamAttachMemAsync_ptsz */
+	words1_4, /* cuStreamQuery_ptsz */
+	words1_4, /* cuStreamSynchronize_ptsz */
+	words1_4, /* cuStreamDestroy_v2 */
+	words2_4, /* cuStreamCopyAttributes_ptsz */
+	words3_4, /* cuStreamGetAttribute_ptsz */
+	words3_4, /* cuStreamSetAttribute_ptsz */
+	words2_4, /* cuEventCreate */
+	words2_4, /* cuEventRecord_ptsz */
+	words3_4, /* cuEventRecordWithFlags_ptsz */
+	words1_4, /* cuEventQuery */
+	words1_4, /* cuEventSynchronize */
+	words1_4, /* cuEventDestroy_v2 */
+	words3_4, /* cuEventElapsedTime_v2 */
+	words2_4, /* cuImportExternalMemory */
+	words3_4, /* cuExternalMemoryGetMappedBuffer */
+	words3_4, /* cuExternalMemoryGetMappedMipmappedArray */
+	words1_4, /* cuDestroyExternalMemory */
+	words2_4, /* cuImportExternalSemaphore */
+	words4_4, /* cuSignalExternalSemaphoresAsync_ptsz */
+	words4_4, /* cuWaitExternalSemaphoresAsync_ptsz */
+	words1_4, /* cuDestroyExternalSemaphore */
+	words4_4, /* cuStreamWaitValue32_v2_ptsz */
+	words4_4, /* cuStreamWaitValue64_v2_ptsz */
+	words4_4, /* cuStreamWriteValue32_v2_ptsz */
+	words4_4, /* cuStreamWriteValue64_v2_ptsz */
+	words4_4, /* cuStreamBatchMemOp_v2_ptsz */
+	words3_4, /* cuFuncGetAttribute */
+	words3_4, /* cuFuncSetAttribute */
+	words2_4, /* cuFuncSetCacheConfig */
+	words2_4, /* cuFuncGetModule */
+	words2_4, /* cuFuncGetName */
+	words4_4, /* cuFuncGetParamInfo */
+	words2_4, /* cuFuncGetParamCount */
+	words2_4, /* cuFuncIsLoaded */
+	words1_4, /* cuFuncLoad */
+	words11_4, /* cuLaunchKernel_ptsz */
+	words4_4, /* cuLaunchKernelEx_ptsz */
+	words10_4, /* cuLaunchCooperativeKernel_ptsz */
+	words3_4, /* cuLaunchHostFunc_ptsz */
+	words4_4, /* cuLaunchHostFunc_v2_ptsz */
+	words4_4, /* cuFuncSetBlockShape */
+	words2_4, /* cuFuncSetSharedSize */
+	words2_4, /* cuParamSetSize */
+	words3_4, /* cuParamSeti */
+	t_cuParamSetf, /* cuParamSetf */
+	words4_4, /* cuParamSetv */
+	words1_4, /* cuLaunch */
+	words3_4, /* cuLaunchGrid */
+	words4_4, /* cuLaunchGridAsync */
+	words3_4, /* cuLaunchCooperativeKernelMultiDevice */
+	words3_4, /* cuParamSetTexRef */
+	words2_4, /* cuFuncSetSharedMemConfig */
+	words2_4, /* cuGraphCreate */
+	words5_4, /* cuGraphAddKernelNode_v2 */
+	words2_4, /* cuGraphKernelNodeGetParams_v2 */
+	words2_4, /* cuGraphKernelNodeSetParams_v2 */
+	words6_4, /* cuGraphAddMemcpyNode */
+	words2_4, /* cuGraphMemcpyNodeGetParams */
+	words2_4, /* cuGraphMemcpyNodeSetParams */
+	words6_4, /* cuGraphAddMemsetNode */
+	words2_4, /* cuGraphMemsetNodeGetParams */
+	words2_4, /* cuGraphMemsetNodeSetParams */
+	words5_4, /* cuGraphAddHostNode */
+	words2_4, /* cuGraphHostNodeGetParams */
+	words2_4, /* cuGraphHostNodeSetParams */
+	words5_4, /* cuGraphAddChildGraphNode */
+	words2_4, /* cuGraphChildGraphNodeGetGraph */
+	words4_4, /* cuGraphAddEmptyNode */
+	words5_4, /* cuGraphAddEventRecordNode */
+	words2_4, /* cuGraphEventRecordNodeGetEvent */
+	words2_4, /* cuGraphEventRecordNodeSetEvent */
+	words5_4, /* cuGraphAddEventWaitNode */
+	words2_4, /* cuGraphEventWaitNodeGetEvent */
+	words2_4, /* cuGraphEventWaitNodeSetEvent */
+	words5_4, /* cuGraphAddExternalSemaphoresSignalNode */
+	words2_4, /* cuGraphExternalSemaphoresSignalNodeGetParams */
+	words2_4, /* cuGraphExternalSemaphoresSignalNodeSetParams */
+	words5_4, /* cuGraphAddExternalSemaphoresWaitNode */
+	words2_4, /* cuGraphExternalSemaphoresWaitNodeGetParams */
+	words2_4, /* cuGraphExternalSemaphoresWaitNodeSetParams */
+	words5_4, /* cuGraphAddBatchMemOpNode */
+	words2_4, /* cuGraphBatchMemOpNodeGetParams */
+	words2_4, /* cuGraphBatchMemOpNodeSetParams */
+	words3_4, /* cuGraphExecBatchMemOpNodeSetParams */
+	words5_4, /* cuGraphAddMemAllocNode */
+	words2_4, /* cuGraphMemAllocNodeGetParams */
+	words5_4, /* cuGraphAddMemFreeNode */
+	words2_4, /* cuGraphMemFreeNodeGetParams */
+	words1_4, /* cuDeviceGraphMemTrim */
+	words3_4, /* cuDeviceGetGraphMemAttribute */
+	words3_4, /* cuDeviceSetGraphMemAttribute */
+	words2_4, /* cuGraphClone */
+	words3_4, /* cuGraphNodeFindInClone */
+	words2_4, /* cuGraphNodeGetType */
+	words2_4, /* cuGraphNodeGetContainingGraph */
+	words2_4, /* cuGraphNodeGetLocalId */
+	words2_4, /* cuGraphNodeGetToolsId */
+	words2_4, /* cuGraphGetId */
+	words2_4, /* cuGraphExecGetId */
+	words3_4, /* cuGraphGetNodes */
+	words3_4, /* cuGraphGetRootNodes */
+	words5_4, /* cuGraphGetEdges_v2 */
+	words4_4, /* cuGraphNodeGetDependencies_v2 */
+	words4_4, /* cuGraphNodeGetDependentNodes_v2 */
+	words5_4, /* cuGraphAddDependencies_v2 */
+	words5_4, /* cuGraphRemoveDependencies_v2 */
+	words1_4, /* cuGraphDestroyNode */
+	words3_4, /* cuGraphInstantiateWithFlags */
+	words3_4, /* cuGraphInstantiateWithParams_ptsz */
+	words2_4, /* cuGraphExecGetFlags */
+	words3_4, /* cuGraphExecKernelNodeSetParams_v2 */
+	words4_4, /* cuGraphExecMemcpyNodeSetParams */
+	words4_4, /* cuGraphExecMemsetNodeSetParams */
+	words3_4, /* cuGraphExecHostNodeSetParams */
+	words3_4, /* cuGraphExecChildGraphNodeSetParams */
+	words3_4, /* cuGraphExecEventRecordNodeSetEvent */
+	words3_4, /* cuGraphExecEventWaitNodeSetEvent */
+	words3_4, /* cuGraphExecExternalSemaphoresSignalNodeSetParams */
+	words3_4, /* cuGraphExecExternalSemaphoresWaitNodeSetParams */
+	words3_4, /* cuGraphNodeSetEnabled */
+	words3_4, /* cuGraphNodeGetEnabled */
+	words2_4, /* cuGraphUpload_ptsz */
+	words2_4, /* cuGraphLaunch_ptsz */
+	words1_4, /* cuGraphExecDestroy */
+	words1_4, /* cuGraphDestroy */
+	words3_4, /* cuGraphExecUpdate_v2 */
+	words2_4, /* cuGraphKernelNodeCopyAttributes */
+	words3_4, /* cuGraphKernelNodeGetAttribute */
+	words3_4, /* cuGraphKernelNodeSetAttribute */
+	words3_4, /* cuGraphDebugDotPrint */
+	words5_4, /* cuUserObjectCreate */
+	words2_4, /* cuUserObjectRetain */
+	words2_4, /* cuUserObjectRelease */
+	words4_4, /* cuGraphRetainUserObject */
+	words3_4, /* cuGraphReleaseUserObject */
+	words6_4, /* cuGraphAddNode_v2 */
+	words6_4, /* cuGraphAddNode_v3 */
+	words2_4, /* cuGraphNodeSetParams */
+	words2_4, /* cuGraphNodeSetParams_v2 */
+	words2_4, /* cuGraphNodeGetParams */
+	words3_4, /* cuGraphExecNodeSetParams */
+	words5_4, /* cuGraphConditionalHandleCreate */
+	words4_4, /* cuOccupancyMaxActiveBlocksPerMultiprocessor */
+	words5_4, /* cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags */
+	words6_4, /* cuOccupancyMaxPotentialBlockSize */
+	words7_4, /* cuOccupancyMaxPotentialBlockSizeWithFlags */
+	words4_4, /* cuOccupancyAvailableDynamicSMemPerBlock */
+	words3_4, /* cuOccupancyMaxPotentialClusterSize */
+	words3_4, /* cuOccupancyMaxActiveClusters */
+	words3_4, /* cuTexRefSetArray */
+	words3_4, /* cuTexRefSetMipmappedArray */
+	words4_4, /* cuTexRefSetAddress_v2 */
+	words4_4, /* cuTexRefSetAddress2D_v3 */
+	words3_4, /* cuTexRefSetFormat */
+	words3_4, /* cuTexRefSetAddressMode */
+	words2_4, /* cuTexRefSetFilterMode */
+	words2_4, /* cuTexRefSetMipmapFilterMode */
+	t_cuTexRefSetMipmapLevelBias, /* cuTexRefSetMipmapLevelBias */
+	t_cuTexRefSetMipmapLevelClamp, /* cuTexRefSetMipmapLevelClamp */
+	words2_4, /* cuTexRefSetMaxAnisotropy */
+	words2_4, /* cuTexRefSetBorderColor */
+	words2_4, /* cuTexRefSetFlags */
+	words2_4, /* cuTexRefGetAddress_v2 */
+	words2_4, /* cuTexRefGetArray */
+	words2_4, /* cuTexRefGetMipmappedArray */
+	words3_4, /* cuTexRefGetAddressMode */
+	words2_4, /* cuTexRefGetFilterMode */
+	words3_4, /* cuTexRefGetFormat */
+	words2_4, /* cuTexRefGetMipmapFilterMode */
+	words2_4, /* cuTexRefGetMipmapLevelBias */
+	words3_4, /* cuTexRefGetMipmapLevelClamp */
+	words2_4, /* cuTexRefGetMaxAnisotropy */
+	words2_4, /* cuTexRefGetBorderColor */
+	words2_4, /* cuTexRefGetFlags */
+	words1_4, /* cuTexRefCreate */
+	words1_4, /* cuTexRefDestroy */
+	words3_4, /* cuSurfRefSetArray */
+	words2_4, /* cuSurfRefGetArray */
+	words4_4, /* cuTexObjectCreate */
+	words1_4, /* cuTexObjectDestroy */
+	words2_4, /* cuTexObjectGetResourceDesc */
+	words2_4, /* cuTexObjectGetTextureDesc */
+	words2_4, /* cuTexObjectGetResourceViewDesc */
+	words2_4, /* cuSurfObjectCreate */
+	words1_4, /* cuSurfObjectDestroy */
+	words2_4, /* cuSurfObjectGetResourceDesc */
+	words12_4, /* cuTensorMapEncodeTiled */
+	words15_4, /* cuTensorMapEncodeIm2col */
+	words16_4, /* cuTensorMapEncodeIm2colWide */
+	words2_4, /* cuTensorMapReplaceAddress */
+	words3_4, /* cuTensorMapSetAllocationClass */
+	words3_4, /* cuDeviceCanAccessPeer */
+	words2_4, /* cuCtxEnablePeerAccess */
+	words1_4, /* cuCtxDisablePeerAccess */
+	words4_4, /* cuDeviceGetP2PAttribute */
+	words5_4, /* cuDeviceGetP2PAtomicCapabilities */
+	words1_4, /* cuGraphicsUnregisterResource */
+	words4_4, /* cuGraphicsSubResourceGetMappedArray */
+	words2_4, /* cuGraphicsResourceGetMappedMipmappedArray */
+	words3_4, /* cuGraphicsResourceGetMappedPointer_v2 */
+	words2_4, /* cuGraphicsResourceSetMapFlags_v2 */
+	words3_4, /* cuGraphicsMapResources_ptsz */
+	words3_4, /* cuGraphicsUnmapResources_ptsz */
+	words5_4, /* cuGetProcAddress_v2 */
+	words3_4, /* cuCoredumpGetAttribute */
+	words3_4, /* cuCoredumpGetAttributeGlobal */
+	words3_4, /* cuCoredumpSetAttribute */
+	words3_4, /* cuCoredumpSetAttributeGlobal */
+	words3_4, /* cuCoredumpRegisterStartCallback */
+	words3_4, /* cuCoredumpRegisterCompleteCallback */
+	words1_4, /* cuCoredumpDeregisterStartCallback */
+	words1_4, /* cuCoredumpDeregisterCompleteCallback */
+	words2_4, /* cuGetExportTable */
+	words4_4, /* cuGreenCtxCreate */
+	words1_4, /* cuGreenCtxDestroy */
+	words2_4, /* cuCtxFromGreenCtx */
+	words3_4, /* cuDeviceGetDevResource */
+	words3_4, /* cuCtxGetDevResource */
+	words3_4, /* cuGreenCtxGetDevResource */
+	words6_4, /* cuDevSmResourceSplitByCount */
+	words6_4, /* cuDevSmResourceSplit */
+	words3_4, /* cuDevResourceGenerateDesc */
+	words2_4, /* cuGreenCtxRecordEvent */
+	words2_4, /* cuGreenCtxWaitEvent */
+	words2_4, /* cuStreamGetGreenCtx */
+	words4_4, /* cuGreenCtxStreamCreate */
+	words2_4, /* cuGreenCtxGetId */
+	words3_4, /* cuStreamGetDevResource_ptsz */
+	words3_4, /* cuLogsRegisterCallback */
+	words1_4, /* cuLogsUnregisterCallback */
+	words2_4, /* cuLogsCurrent */
+	words3_4, /* cuLogsDumpToFile */
+	words4_4, /* cuLogsDumpToMemory */
+	words3_4, /* cuMemHostRegister */
+	words2_4, /* cuGraphicsResourceSetMapFlags */
+	words4_4, /* cuLinkCreate */
+	words8_4, /* cuLinkAddData */
+	words6_4, /* cuLinkAddFile */
+	words4_4, /* cuTexRefSetAddress2D_v2 */
+	words2_4, /* cuDeviceTotalMem */
+	words3_4, /* cuCtxCreate */
+	words3_4, /* cuCtxCreate_v2 */
+	words5_4, /* cuCtxCreate_v3 */
+	words4_4, /* cuModuleGetGlobal */
+	words2_4, /* cuMemGetInfo */
+	words2_4, /* cuMemAlloc */
+	words5_4, /* cuMemAllocPitch */
+	words1_4, /* cuMemFree */
+	words3_4, /* cuMemGetAddressRange */
+	words2_4, /* cuMemAllocHost */
+	words3_4, /* cuMemHostGetDevicePointer */
+	words3_4, /* cuMemcpyHtoD */
+	words3_4, /* cuMemcpyDtoH */
+	words3_4, /* cuMemcpyDtoD */
+	words4_4, /* cuMemcpyDtoA */
+	words4_4, /* cuMemcpyAtoD */
+	words4_4, /* cuMemcpyHtoA */
+	words4_4, /* cuMemcpyAtoH */
+	words5_4, /* cuMemcpyAtoA */
+	words5_4, /* cuMemcpyHtoAAsync */
+	words5_4, /* cuMemcpyAtoHAsync */
+	words1_4, /* cuMemcpy2D */
+	words1_4, /* cuMemcpy2DUnaligned */
+	words1_4, /* cuMemcpy3D */
+	words4_4, /* cuMemcpyHtoDAsync */
+	words4_4, /* cuMemcpyDtoHAsync */
+	words4_4, /* cuMemcpyDtoDAsync */
+	words2_4, /* cuMemcpy2DAsync */
+	words2_4, /* cuMemcpy3DAsync */
+	t_cuMemsetD8, /* cuMemsetD8 */
+	t_cuMemsetD16, /* cuMemsetD16 */
+	words3_4, /* cuMemsetD32 */
+	t_cuMemsetD2D8, /* cuMemsetD2D8 */
+	t_cuMemsetD2D16, /* cuMemsetD2D16 */
+	words5_4, /* cuMemsetD2D32 */
+	words2_4, /* cuArrayCreate */
+	words2_4, /* cuArrayGetDescriptor */
+	words2_4, /* cuArray3DCreate */
+	words2_4, /* cuArray3DGetDescriptor */
+	words4_4, /* cuTexRefSetAddress */
+	words4_4, /* cuTexRefSetAddress2D */
+	words2_4, /* cuTexRefGetAddress */
+	words3_4, /* cuGraphicsResourceGetMappedPointer */
+	words1_4, /* cuCtxDestroy */
+	words1_4, /* cuCtxPopCurrent */
+	words1_4, /* cuCtxPushCurrent */
+	words1_4, /* cuStreamDestroy */
+	words1_4, /* cuEventDestroy */
+	words3_4, /* cuEventElapsedTime */
+	words1_4, /* cuDevicePrimaryCtxRelease */
+	words1_4, /* cuDevicePrimaryCtxReset */
+	words2_4, /* cuDevicePrimaryCtxSetFlags */
+	words2_4, /* cuDeviceGetUuid */
+	words3_4, /* cuMemcpyHtoD_v2 */
+	words3_4, /* cuMemcpyDtoH_v2 */
+	words3_4, /* cuMemcpyDtoD_v2 */
+	words4_4, /* cuMemcpyDtoA_v2 */
+	words4_4, /* cuMemcpyAtoD_v2 */
+	words4_4, /* cuMemcpyHtoA_v2 */
+	words4_4, /* cuMemcpyAtoH_v2 */
+	words5_4, /* cuMemcpyAtoA_v2 */
+	words5_4, /* cuMemcpyHtoAAsync_v2 */
+	words5_4, /* cuMemcpyAtoHAsync_v2 */
+	words1_4, /* cuMemcpy2D_v2 */
+	words1_4, /* cuMemcpy2DUnaligned_v2 */
+	words1_4, /* cuMemcpy3D_v2 */
+	words4_4, /* cuMemcpyHtoDAsync_v2 */
+	words4_4, /* cuMemcpyDtoHAsync_v2 */
+	words4_4, /* cuMemcpyDtoDAsync_v2 */
+	words2_4, /* cuMemcpy2DAsync_v2 */
+	words2_4, /* cuMemcpy3DAsync_v2 */
+	t_cuMemsetD8_v2, /* cuMemsetD8_v2 */
+	t_cuMemsetD16_v2, /* cuMemsetD16_v2 */
+	words3_4, /* cuMemsetD32_v2 */
+	t_cuMemsetD2D8_v2, /* cuMemsetD2D8_v2 */
+	t_cuMemsetD2D16_v2, /* cuMemsetD2D16_v2 */
+	words5_4, /* cuMemsetD2D32_v2 */
+	words3_4, /* cuMemcpy */
+	words4_4, /* cuMemcpyAsync */
+	words5_4, /* cuMemcpyPeer */
+	words6_4, /* cuMemcpyPeerAsync */
+	words1_4, /* cuMemcpy3DPeer */
+	words2_4, /* cuMemcpy3DPeerAsync */
+	words9_4, /* cuMemcpyBatchAsync */
+	words5_4, /* cuMemcpy3DBatchAsync */
+	words9_4, /* cuMemcpyBatchAsync_ptsz */
+	words5_4, /* cuMemcpy3DBatchAsync_ptsz */
+	words8_4, /* cuMemcpyBatchAsync_v2 */
+	words4_4, /* cuMemcpy3DBatchAsync_v2 */
+	words5_4, /* cuMemcpyWithAttributesAsync */
+	words3_4, /* cuMemcpy3DWithAttributesAsync */
+	t_cuMemsetD8Async, /* cuMemsetD8Async */
+	t_cuMemsetD16Async, /* cuMemsetD16Async */
+	words4_4, /* cuMemsetD32Async */
+	t_cuMemsetD2D8Async, /* cuMemsetD2D8Async */
+	t_cuMemsetD2D16Async, /* cuMemsetD2D16Async */
+	words6_4, /* cuMemsetD2D32Async */
+	words2_4, /* cuStreamGetPriority */
+	words2_4, /* cuStreamGetId */
+	words2_4, /* cuStreamGetFlags */
+	words2_4, /* cuStreamGetDevice */
+	words3_4, /* cuStreamGetDevResource */
+	words2_4, /* cuStreamGetCtx */
+	words3_4, /* cuStreamGetCtx_v2 */
+	words3_4, /* cuStreamWaitEvent */
+	words4_4, /* cuStreamAddCallback */
+	words4_4, /* cuStreamAttachMemAsync */
+	words1_4, /* cuStreamQuery */
+	words1_4, /* cuStreamSynchronize */
+	words2_4, /* cuEventRecord */
+	words3_4, /* cuEventRecordWithFlags */
+	words11_4, /* cuLaunchKernel */
+	words4_4, /* cuLaunchKernelEx */
+	words3_4, /* cuLaunchHostFunc */
+	words4_4, /* cuLaunchHostFunc_v2 */
+	words3_4, /* cuGraphicsMapResources */
+	words3_4, /* cuGraphicsUnmapResources */
+	words4_4, /* cuStreamWriteValue32 */
+	words4_4, /* cuStreamWaitValue32 */
+	words4_4, /* cuStreamWriteValue64 */
+	words4_4, /* cuStreamWaitValue64 */
+	words4_4, /* cuStreamBatchMemOp */
+	words4_4, /* cuStreamWriteValue32_ptsz */
+	words4_4, /* cuStreamWaitValue32_ptsz */
+	words4_4, /* cuStreamWriteValue64_ptsz */
+	words4_4, /* cuStreamWaitValue64_ptsz */
+	words4_4, /* cuStreamBatchMemOp_ptsz */
+	words4_4, /* cuStreamWriteValue32_v2 */
+	words4_4, /* cuStreamWaitValue32_v2 */
+	words4_4, /* cuStreamWriteValue64_v2 */
+	words4_4, /* cuStreamWaitValue64_v2 */
+	words4_4, /* cuStreamBatchMemOp_v2 */
+	words4_4, /* cuMemPrefetchAsync */
+	words4_4, /* cuMemPrefetchAsync_ptsz */
+	words5_4, /* cuMemPrefetchAsync_v2 */
+	words4_4, /* cuMemAdvise */
+	words8_4, /* cuMemPrefetchBatchAsync */
+	words5_4, /* cuMemDiscardBatchAsync */
+	words8_4, /* cuMemDiscardAndPrefetchBatchAsync */
+	words10_4, /* cuLaunchCooperativeKernel */
+	words4_4, /* cuSignalExternalSemaphoresAsync */
+	words4_4, /* cuWaitExternalSemaphoresAsync */
+	words1_4, /* cuStreamBeginCapture */
+	words1_4, /* cuStreamBeginCapture_ptsz */
+	words2_4, /* cuStreamBeginCapture_v2 */
+	words6_4, /* cuStreamBeginCaptureToGraph */
+	words5_4, /* cuStreamBeginRecaptureToGraph */
+	words4_4, /* cuFabricCpyBatchAsync */
+	words2_4, /* cuStreamEndCapture */
+	words2_4, /* cuStreamIsCapturing */
+	words3_4, /* cuStreamGetCaptureInfo */
+	words3_4, /* cuStreamGetCaptureInfo_ptsz */
+	words6_4, /* cuStreamGetCaptureInfo_v2 */
+	words6_4, /* cuStreamGetCaptureInfo_v2_ptsz */
+	words7_4, /* cuStreamGetCaptureInfo_v3 */
+	words5_4, /* cuGraphAddKernelNode */
+	words2_4, /* cuGraphKernelNodeGetParams */
+	words2_4, /* cuGraphKernelNodeSetParams */
+	words3_4, /* cuGraphExecKernelNodeSetParams */
+	words3_4, /* cuGraphInstantiateWithParams */
+	words4_4, /* cuGraphExecUpdate */
+	words2_4, /* cuGraphUpload */
+	words2_4, /* cuGraphLaunch */
+	words4_4, /* cuGraphGetEdges */
+	words3_4, /* cuGraphNodeGetDependencies */
+	words3_4, /* cuGraphNodeGetDependentNodes */
+	words4_4, /* cuGraphAddDependencies */
+	words4_4, /* cuGraphRemoveDependencies */
+	words5_4, /* cuGraphAddNode */
+	words2_4, /* cuStreamCopyAttributes */
+	words3_4, /* cuStreamGetAttribute */
+	words3_4, /* cuStreamSetAttribute */
+	t_cuIpcOpenMemHandle, /* cuIpcOpenMemHandle */
+	words5_4, /* cuGraphInstantiate */
+	words5_4, /* cuGraphInstantiate_v2 */
+	words3_4, /* cuMemMapArrayAsync */
+	words2_4, /* cuMemFreeAsync */
+	words3_4, /* cuMemAllocAsync */
+	words4_4, /* cuMemAllocFromPoolAsync */
+	words4_4, /* cuStreamUpdateCaptureDependencies */
+	words4_4, /* cuStreamUpdateCaptureDependencies_ptsz */
+	words5_4, /* cuStreamUpdateCaptureDependencies_v2 */
+	words2_4, /* cuStreamBeginCaptureToCig */
+	words1_4, /* cuStreamEndCaptureToCig */
+	words5_4, /* cuMemBatchDecompressAsync */
+	words4_4, /* cuGetProcAddress */
+	words2_4, /* cuCheckpointProcessGetRestoreThreadId */
+	words2_4, /* cuCheckpointProcessGetState */
+	words2_4, /* cuCheckpointProcessLock */
+	words2_4, /* cuCheckpointProcessCheckpoint */
+	words2_4, /* cuCheckpointProcessRestore */
+	words1_4, /* cuCheckpointOperationComplete */
+	words2_4, /* cuCheckpointProcessUnlock */
+	words3_4, /* cuProfilerInitialize */
+	words0_4, /* cuProfilerStart */
+	words0_4, /* cuProfilerStop */
+	words3_4, /* cuGraphicsGLRegisterBuffer */
+	words4_4, /* cuGraphicsGLRegisterImage */
+	words4_4, /* cuGLGetDevices_v2 */
+	words3_4, /* cuGLCtxCreate_v2 */
+	words0_4, /* cuGLInit */
+	words1_4, /* cuGLRegisterBufferObject */
+	words3_4, /* cuGLMapBufferObject_v2_ptds */
+	words1_4, /* cuGLUnmapBufferObject */
+	words1_4, /* cuGLUnregisterBufferObject */
+	words2_4, /* cuGLSetBufferObjectMapFlags */
+	words4_4, /* cuGLMapBufferObjectAsync_v2_ptsz */
+	words2_4, /* cuGLUnmapBufferObjectAsync */
+	words4_4, /* cuGLGetDevices */
+	words3_4, /* cuGLMapBufferObject_v2 */
+	words4_4, /* cuGLMapBufferObjectAsync_v2 */
+	words3_4, /* cuGLCtxCreate */
+	words3_4, /* cuGLMapBufferObject */
+	words4_4, /* cuGLMapBufferObjectAsync */
+	words3_4, /* cuGraphicsEGLRegisterImage */
+	words2_4, /* cuEGLStreamConsumerConnect */
+	words3_4, /* cuEGLStreamConsumerConnectWithFlags */
+	words1_4, /* cuEGLStreamConsumerDisconnect */
+	words4_4, /* cuEGLStreamConsumerAcquireFrame */
+	words3_4, /* cuEGLStreamConsumerReleaseFrame */
+	words4_4, /* cuEGLStreamProducerConnect */
+	words1_4, /* cuEGLStreamProducerDisconnect */
+	t_cuEGLStreamProducerPresentFrame, /* cuEGLStreamProducerPresentFrame */
+	words3_4, /* cuEGLStreamProducerReturnFrame */
+	words4_4, /* cuGraphicsResourceGetMappedEglFrame */
+	words3_4, /* cuEventCreateFromEGLSync */
+	words3_4, /* cuVDPAUGetDevice */
+	words5_4, /* cuVDPAUCtxCreate_v2 */
+	words3_4, /* cuGraphicsVDPAURegisterVideoSurface */
+	words3_4, /* cuGraphicsVDPAURegisterOutputSurface */
+	words5_4, /* cuVDPAUCtxCreate */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -4368,7 +949,7 @@ int cudabind_078975cff619_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

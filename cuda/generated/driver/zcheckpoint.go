@@ -26,15 +26,13 @@ import "unsafe"
 func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 	args := &struct {
 		pid int32
-		_   [4]byte
+		_0  [4]byte
 		tid *int32
-		_   [6]uint64
+		_1  [6]uint64
 		ret CUresult
+		_2  [4]byte
 	}{pid: pid, tid: tid}
-	if err := call(symCuCheckpointProcessGetRestoreThreadId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCheckpointProcessGetRestoreThreadId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCheckpointProcessGetState tells where a process with CUDA stands on the way through lock,
@@ -62,15 +60,13 @@ func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 	args := &struct {
 		pid   int32
-		_     [4]byte
+		_0    [4]byte
 		state *CUprocessState
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, state: state}
-	if err := call(symCuCheckpointProcessGetState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCheckpointProcessGetState, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCheckpointProcessLock makes every further CUDA call of a process wait, and itself waits until
@@ -100,15 +96,13 @@ func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 	args := &struct {
 		pid   int32
-		_     [4]byte
+		_0    [4]byte
 		args_ *CUcheckpointLockArgs
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, args_: args_}
-	if err := call(symCuCheckpointProcessLock, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCheckpointProcessLock, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCheckpointProcessCheckpoint takes the contents of a locked process's GPU memory away and frees
@@ -145,15 +139,13 @@ func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs) error {
 	args := &struct {
 		pid   int32
-		_     [4]byte
+		_0    [4]byte
 		args_ *CUcheckpointCheckpointArgs
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, args_: args_}
-	if err := call(symCuCheckpointProcessCheckpoint, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCheckpointProcessCheckpoint, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCheckpointProcessRestore brings a checkpointed process's contents back into GPU memory and
@@ -188,15 +180,13 @@ func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs)
 func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error {
 	args := &struct {
 		pid   int32
-		_     [4]byte
+		_0    [4]byte
 		args_ *CUcheckpointRestoreArgs
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, args_: args_}
-	if err := call(symCuCheckpointProcessRestore, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCheckpointProcessRestore, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCheckpointOperationComplete ends a checkpoint or restore in which the caller copies the memory
@@ -226,13 +216,11 @@ func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error
 func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 	args := &struct {
 		handle CUcheckpointOperationHandle
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{handle: handle}
-	if err := call(symCuCheckpointOperationComplete, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCheckpointOperationComplete, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCheckpointProcessUnlock lets a locked process go on: its waiting CUDA calls proceed as if
@@ -255,13 +243,11 @@ func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 func CuCheckpointProcessUnlock(pid int32, args_ *CUcheckpointUnlockArgs) error {
 	args := &struct {
 		pid   int32
-		_     [4]byte
+		_0    [4]byte
 		args_ *CUcheckpointUnlockArgs
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pid: pid, args_: args_}
-	if err := call(symCuCheckpointProcessUnlock, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCheckpointProcessUnlock, unsafe.Pointer(args), &args.ret)
 }

@@ -29,14 +29,12 @@ func CuDeviceGetFabricClusterUuid(uuid *CUuuid, dev CUdevice) error {
 	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
-		_    [4]byte
-		_    [6]uint64
+		_0   [4]byte
+		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{uuid: uuid, dev: dev}
-	if err := call(symCuDeviceGetFabricClusterUuid, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetFabricClusterUuid, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetCliqueCount tells how many cliques a device is in: sets of GPUs that can reach each
@@ -62,14 +60,12 @@ func CuDeviceGetCliqueCount(count *uint64, dev CUdevice) error {
 	args := &struct {
 		count *uint64
 		dev   CUdevice
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{count: count, dev: dev}
-	if err := call(symCuDeviceGetCliqueCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetCliqueCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetCliqueInfo lists the cliques that a device is in: each with its kind of access and its
@@ -100,12 +96,10 @@ func CuDeviceGetCliqueInfo(cliqueInfo *CUcliqueInfo, count *uint64, dev CUdevice
 		cliqueInfo *CUcliqueInfo
 		count      *uint64
 		dev        CUdevice
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{cliqueInfo: cliqueInfo, count: count, dev: dev}
-	if err := call(symCuDeviceGetCliqueInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetCliqueInfo, unsafe.Pointer(args), &args.ret)
 }

@@ -36,16 +36,14 @@ import "unsafe"
 func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := &struct {
 		attrib CUcoredumpSettings
-		_      [4]byte
+		_0     [4]byte
 		value  unsafe.Pointer
 		size   *uint64
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{attrib: attrib, value: value, size: size}
-	if err := call(symCuCoredumpGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCoredumpGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCoredumpGetAttributeGlobal reads the process's setting for core dumps, which contexts start
@@ -71,16 +69,14 @@ func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := &struct {
 		attrib CUcoredumpSettings
-		_      [4]byte
+		_0     [4]byte
 		value  unsafe.Pointer
 		size   *uint64
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{attrib: attrib, value: value, size: size}
-	if err := call(symCuCoredumpGetAttributeGlobal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCoredumpGetAttributeGlobal, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCoredumpSetAttribute changes a setting for core dumps of the current context.
@@ -118,16 +114,14 @@ func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := &struct {
 		attrib CUcoredumpSettings
-		_      [4]byte
+		_0     [4]byte
 		value  unsafe.Pointer
 		size   *uint64
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{attrib: attrib, value: value, size: size}
-	if err := call(symCuCoredumpSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCoredumpSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCoredumpSetAttributeGlobal changes a setting for core dumps for all contexts that are created
@@ -160,16 +154,14 @@ func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 func CuCoredumpSetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := &struct {
 		attrib CUcoredumpSettings
-		_      [4]byte
+		_0     [4]byte
 		value  unsafe.Pointer
 		size   *uint64
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{attrib: attrib, value: value, size: size}
-	if err := call(symCuCoredumpSetAttributeGlobal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCoredumpSetAttributeGlobal, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCoredumpRegisterStartCallback has a C function called when a core dump of the GPU begins,
@@ -204,13 +196,11 @@ func CuCoredumpRegisterStartCallback(callback CUcoredumpStatusCallback, userData
 		callback    CUcoredumpStatusCallback
 		userData    uintptr
 		callbackOut *CUcoredumpCallbackHandle
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{callback: callback, userData: userData, callbackOut: callbackOut}
-	if err := call(symCuCoredumpRegisterStartCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCoredumpRegisterStartCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCoredumpRegisterCompleteCallback has a C function called when a core dump of the GPU has been
@@ -244,13 +234,11 @@ func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userD
 		callback    CUcoredumpStatusCallback
 		userData    uintptr
 		callbackOut *CUcoredumpCallbackHandle
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{callback: callback, userData: userData, callbackOut: callbackOut}
-	if err := call(symCuCoredumpRegisterCompleteCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCoredumpRegisterCompleteCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCoredumpDeregisterStartCallback takes back a registration for the beginning of core dumps.
@@ -272,13 +260,11 @@ func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userD
 func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error {
 	args := &struct {
 		callback CUcoredumpCallbackHandle
-		_        [7]uint64
+		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{callback: callback}
-	if err := call(symCuCoredumpDeregisterStartCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCoredumpDeregisterStartCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCoredumpDeregisterCompleteCallback takes back a registration for the end of core dumps.
@@ -300,11 +286,9 @@ func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error 
 func CuCoredumpDeregisterCompleteCallback(callback CUcoredumpCallbackHandle) error {
 	args := &struct {
 		callback CUcoredumpCallbackHandle
-		_        [7]uint64
+		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{callback: callback}
-	if err := call(symCuCoredumpDeregisterCompleteCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCoredumpDeregisterCompleteCallback, unsafe.Pointer(args), &args.ret)
 }

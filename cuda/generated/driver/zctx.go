@@ -69,16 +69,14 @@ func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags C
 		pctx            *CUcontext
 		ctxCreateParams *CUctxCreateParams
 		flags           CUctx_flags
-		_               [4]byte
+		_0              [4]byte
 		dev             CUdevice
-		_               [4]byte
-		_               [4]uint64
+		_1              [4]byte
+		_2              [4]uint64
 		ret             CUresult
+		_3              [4]byte
 	}{pctx: pctx, ctxCreateParams: ctxCreateParams, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v4, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxCreate_v4, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxDestroy destroys a context that [CuCtxCreate] made, with its memory, streams, events and
@@ -131,13 +129,11 @@ func CuCtxDestroy(ctx CUcontext) error {
 func CuCtxDestroy_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCuCtxDestroy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxPushCurrent puts a context on top of the calling OS thread's stack of contexts, which makes
@@ -184,13 +180,11 @@ func CuCtxPushCurrent(ctx CUcontext) error {
 func CuCtxPushCurrent_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCuCtxPushCurrent_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxPushCurrent_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxPopCurrent takes the top context off the calling OS thread's stack and makes the one below
@@ -234,13 +228,11 @@ func CuCtxPopCurrent(pctx *CUcontext) error {
 func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{pctx: pctx}
-	if err := call(symCuCtxPopCurrent_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxPopCurrent_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetCurrent replaces the top of the calling OS thread's stack of contexts.
@@ -276,13 +268,11 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 func CuCtxSetCurrent(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCuCtxSetCurrent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetCurrent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetCurrent tells which context is current on the calling OS thread.
@@ -315,13 +305,11 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 func CuCtxGetCurrent(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{pctx: pctx}
-	if err := call(symCuCtxGetCurrent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetCurrent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetDevice tells which device the current context is on.
@@ -353,13 +341,11 @@ func CuCtxGetCurrent(pctx *CUcontext) error {
 func CuCtxGetDevice(device *CUdevice) error {
 	args := &struct {
 		device *CUdevice
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{device: device}
-	if err := call(symCuCtxGetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetDevice_v2 tells which device a context is on, whether it is current or not.
@@ -384,13 +370,11 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 	args := &struct {
 		device *CUdevice
 		ctx    CUcontext
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{device: device, ctx: ctx}
-	if err := call(symCuCtxGetDevice_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetDevice_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetFlags tells how threads wait in the current context, and its other flags.
@@ -420,13 +404,11 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 func CuCtxGetFlags(flags *CUctx_flags) error {
 	args := &struct {
 		flags *CUctx_flags
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{flags: flags}
-	if err := call(symCuCtxGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetFlags changes, in the current context, how threads wait from now on.
@@ -455,14 +437,12 @@ func CuCtxGetFlags(flags *CUctx_flags) error {
 func CuCtxSetFlags(flags CUctx_flags) error {
 	args := &struct {
 		flags CUctx_flags
-		_     [4]byte
-		_     [7]uint64
+		_0    [4]byte
+		_1    [7]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{flags: flags}
-	if err := call(symCuCtxSetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetId gives a number that no other context of the process has had or will have.
@@ -489,13 +469,11 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 	args := &struct {
 		ctx   CUcontext
 		ctxId *uint64
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{ctx: ctx, ctxId: ctxId}
-	if err := call(symCuCtxGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSynchronize blocks the calling thread until all work that was enqueued so far in the current
@@ -538,13 +516,11 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 // [safe.Context.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Synchronize
 func CuCtxSynchronize() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
-	if err := call(symCuCtxSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSynchronize_v2 blocks the calling thread until all work that was enqueued so far in a given
@@ -584,13 +560,11 @@ func CuCtxSynchronize() error {
 func CuCtxSynchronize_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCuCtxSynchronize_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSynchronize_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetLimit asks for another size of something that kernels of the current context use: stack,
@@ -647,15 +621,13 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 func CuCtxSetLimit(limit CUlimit, value uint64) error {
 	args := &struct {
 		limit CUlimit
-		_     [4]byte
+		_0    [4]byte
 		value uint64
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{limit: limit, value: value}
-	if err := call(symCuCtxSetLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetLimit tells how large a limit of the current context is after the driver's rounding.
@@ -689,14 +661,12 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 	args := &struct {
 		pvalue *uint64
 		limit  CUlimit
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{pvalue: pvalue, limit: limit}
-	if err := call(symCuCtxGetLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetCacheConfig tells which split between L1 cache and shared memory is preferred for kernels
@@ -723,13 +693,11 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 	args := &struct {
 		pconfig *CUfunc_cache
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pconfig: pconfig}
-	if err := call(symCuCtxGetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetCacheConfig prefers more L1 cache or more shared memory, for kernels that have no
@@ -760,14 +728,12 @@ func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 func CuCtxSetCacheConfig(config CUfunc_cache) error {
 	args := &struct {
 		config CUfunc_cache
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{config: config}
-	if err := call(symCuCtxSetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetApiVersion tells which generation of the driver API a context belongs to: 3020 for all
@@ -796,13 +762,11 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 	args := &struct {
 		ctx     CUcontext
 		version *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{ctx: ctx, version: version}
-	if err := call(symCuCtxGetApiVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetApiVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetStreamPriorityRange returns the least and the greatest priority that streams of the
@@ -842,13 +806,11 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 	args := &struct {
 		leastPriority    *int32
 		greatestPriority *int32
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
-	if err := call(symCuCtxGetStreamPriorityRange, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetStreamPriorityRange, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxResetPersistingL2Cache gives every line of L2 that an access policy window marked as
@@ -876,13 +838,11 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxResetPersistingL2Cache() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
-	if err := call(symCuCtxResetPersistingL2Cache, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxResetPersistingL2Cache, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetExecAffinity tells how many multiprocessors the current context may use.
@@ -910,14 +870,12 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 	args := &struct {
 		pExecAffinity *CUexecAffinityParam
 		type_         CUexecAffinityType
-		_             [4]byte
-		_             [6]uint64
+		_0            [4]byte
+		_1            [6]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{pExecAffinity: pExecAffinity, type_: type_}
-	if err := call(symCuCtxGetExecAffinity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetExecAffinity, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxRecordEvent records an event after all work enqueued in a context so far, in all its
@@ -957,13 +915,11 @@ func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUcontext
 		hEvent CUevent
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuCtxRecordEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxRecordEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxWaitEvent makes all work enqueued in a context after this call, in any stream, wait for an
@@ -1005,13 +961,11 @@ func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUcontext
 		hEvent CUevent
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuCtxWaitEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxWaitEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxCreate_v1 creates a context of its own on a device and makes it current on the calling OS
@@ -1027,16 +981,14 @@ func CuCtxCreate_v1(pctx *CUcontext, flags CUctx_flags, dev CUdevice) error {
 	args := &struct {
 		pctx  *CUcontext
 		flags CUctx_flags
-		_     [4]byte
+		_0    [4]byte
 		dev   CUdevice
-		_     [4]byte
-		_     [5]uint64
+		_1    [4]byte
+		_2    [5]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{pctx: pctx, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxCreate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxCreate_v2 creates an ordinary context and makes it current on the calling OS thread.
@@ -1071,16 +1023,14 @@ func CuCtxCreate_v2(pctx *CUcontext, flags CUctx_flags, dev CUdevice) error {
 	args := &struct {
 		pctx  *CUcontext
 		flags CUctx_flags
-		_     [4]byte
+		_0    [4]byte
 		dev   CUdevice
-		_     [4]byte
-		_     [5]uint64
+		_1    [4]byte
+		_2    [5]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{pctx: pctx, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxCreate_v3 creates a context that may be confined to some multiprocessors, and makes it
@@ -1118,18 +1068,16 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 		pctx        *CUcontext
 		paramsArray *CUexecAffinityParam
 		numParams   int32
-		_           [4]byte
+		_0          [4]byte
 		flags       CUctx_flags
-		_           [4]byte
+		_1          [4]byte
 		dev         CUdevice
-		_           [4]byte
-		_           [3]uint64
+		_2          [4]byte
+		_3          [3]uint64
 		ret         CUresult
+		_4          [4]byte
 	}{pctx: pctx, paramsArray: paramsArray, numParams: numParams, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxCreate_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxDestroy_v1 destroys a context that [CuCtxCreate] made, with its memory, streams, events and
@@ -1144,13 +1092,11 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 func CuCtxDestroy_v1(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCuCtxDestroy_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxDestroy_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxPopCurrent_v1 takes the top context off the calling OS thread's stack and makes the one
@@ -1165,13 +1111,11 @@ func CuCtxDestroy_v1(ctx CUcontext) error {
 func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{pctx: pctx}
-	if err := call(symCuCtxPopCurrent_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxPopCurrent_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxPushCurrent_v1 puts a context on top of the calling OS thread's stack of contexts, which
@@ -1186,11 +1130,9 @@ func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 func CuCtxPushCurrent_v1(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCuCtxPushCurrent_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxPushCurrent_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -30,14 +30,12 @@ func CuCtxAttach(pctx *CUcontext, flags uint32) error {
 	args := &struct {
 		pctx  *CUcontext
 		flags uint32
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pctx: pctx, flags: flags}
-	if err := call(symCuCtxAttach, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxAttach, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxDetach gives up a use that [CuCtxCreate] or [CuCtxAttach] counted; the last one destroys the
@@ -64,13 +62,11 @@ func CuCtxAttach(pctx *CUcontext, flags uint32) error {
 func CuCtxDetach(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{ctx: ctx}
-	if err := call(symCuCtxDetach, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxDetach, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetSharedMemConfig tells whether banks of shared memory are 4 or 8 bytes wide in the current
@@ -101,13 +97,11 @@ func CuCtxDetach(ctx CUcontext) error {
 func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 	args := &struct {
 		pConfig *CUsharedconfig
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pConfig: pConfig}
-	if err := call(symCuCtxGetSharedMemConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetSharedMemConfig wishes for another width of the banks of shared memory, which no GPU
@@ -137,12 +131,10 @@ func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 func CuCtxSetSharedMemConfig(config CUsharedconfig) error {
 	args := &struct {
 		config CUsharedconfig
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{config: config}
-	if err := call(symCuCtxSetSharedMemConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }

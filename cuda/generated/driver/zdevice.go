@@ -36,14 +36,12 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 	args := &struct {
 		device  *CUdevice
 		ordinal int32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{device: device, ordinal: ordinal}
-	if err := call(symCuDeviceGet, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGet, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetCount counts the devices that this process may use.
@@ -78,13 +76,11 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 func CuDeviceGetCount(count *int32) error {
 	args := &struct {
 		count *int32
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{count: count}
-	if err := call(symCuDeviceGetCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetName writes the device's product name as text, "NVIDIA H200" for example.
@@ -121,16 +117,14 @@ func CuDeviceGetName(name *byte, len int32, dev CUdevice) error {
 	args := &struct {
 		name *byte
 		len  int32
-		_    [4]byte
+		_0   [4]byte
 		dev  CUdevice
-		_    [4]byte
-		_    [5]uint64
+		_1   [4]byte
+		_2   [5]uint64
 		ret  CUresult
+		_3   [4]byte
 	}{name: name, len: len, dev: dev}
-	if err := call(symCuDeviceGetName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetName, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetUuid tells the 16 bytes that name this GPU for good, on every machine and after each
@@ -177,14 +171,12 @@ func CuDeviceGetUuid_v2(uuid *CUuuid, dev CUdevice) error {
 	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
-		_    [4]byte
-		_    [6]uint64
+		_0   [4]byte
+		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{uuid: uuid, dev: dev}
-	if err := call(symCuDeviceGetUuid_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetUuid_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetLuid gives the identity by which Windows and its graphics interfaces know the device.
@@ -215,14 +207,12 @@ func CuDeviceGetLuid(luid *byte, deviceNodeMask *uint32, dev CUdevice) error {
 		luid           *byte
 		deviceNodeMask *uint32
 		dev            CUdevice
-		_              [4]byte
-		_              [5]uint64
+		_0             [4]byte
+		_1             [5]uint64
 		ret            CUresult
+		_2             [4]byte
 	}{luid: luid, deviceNodeMask: deviceNodeMask, dev: dev}
-	if err := call(symCuDeviceGetLuid, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetLuid, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceTotalMem tells how much memory the device has in all, in bytes.
@@ -266,14 +256,12 @@ func CuDeviceTotalMem_v2(bytes *uint64, dev CUdevice) error {
 	args := &struct {
 		bytes *uint64
 		dev   CUdevice
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{bytes: bytes, dev: dev}
-	if err := call(symCuDeviceTotalMem_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceTotalMem_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetTexture1DLinearMaxWidth tells how many elements of a format a one-dimensional texture
@@ -305,18 +293,16 @@ func CuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, format CUarr
 	args := &struct {
 		maxWidthInElements *uint64
 		format             CUarray_format
-		_                  [4]byte
+		_0                 [4]byte
 		numChannels        uint32
-		_                  [4]byte
+		_1                 [4]byte
 		dev                CUdevice
-		_                  [4]byte
-		_                  [4]uint64
+		_2                 [4]byte
+		_3                 [4]uint64
 		ret                CUresult
+		_4                 [4]byte
 	}{maxWidthInElements: maxWidthInElements, format: format, numChannels: numChannels, dev: dev}
-	if err := call(symCuDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetAttribute reads one property of a device as a 32-bit integer.
@@ -355,16 +341,14 @@ func CuDeviceGetAttribute(pi *int32, attrib CUdevice_attribute, dev CUdevice) er
 	args := &struct {
 		pi     *int32
 		attrib CUdevice_attribute
-		_      [4]byte
+		_0     [4]byte
 		dev    CUdevice
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{pi: pi, attrib: attrib, dev: dev}
-	if err := call(symCuDeviceGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetHostAtomicCapabilities tells which atomic operations of the device on host memory are
@@ -396,16 +380,14 @@ func CuDeviceGetHostAtomicCapabilities(capabilities *uint32, operations *CUatomi
 		capabilities *uint32
 		operations   *CUatomicOperation
 		count        uint32
-		_            [4]byte
+		_0           [4]byte
 		dev          CUdevice
-		_            [4]byte
-		_            [4]uint64
+		_1           [4]byte
+		_2           [4]uint64
 		ret          CUresult
+		_3           [4]byte
 	}{capabilities: capabilities, operations: operations, count: count, dev: dev}
-	if err := call(symCuDeviceGetHostAtomicCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetHostAtomicCapabilities, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetNvSciSyncAttributes fills an NvSciSync attribute list with what a synchronization
@@ -439,16 +421,14 @@ func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevi
 	args := &struct {
 		nvSciSyncAttrList unsafe.Pointer
 		dev               CUdevice
-		_                 [4]byte
+		_0                [4]byte
 		flags             int32
-		_                 [4]byte
-		_                 [5]uint64
+		_1                [4]byte
+		_2                [5]uint64
 		ret               CUresult
+		_3                [4]byte
 	}{nvSciSyncAttrList: nvSciSyncAttrList, dev: dev, flags: flags}
-	if err := call(symCuDeviceGetNvSciSyncAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetNvSciSyncAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceSetMemPool makes a pool the one from which [CuMemAllocAsync] takes memory on this device.
@@ -481,15 +461,13 @@ func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevi
 func CuDeviceSetMemPool(dev CUdevice, pool CUmemoryPool) error {
 	args := &struct {
 		dev  CUdevice
-		_    [4]byte
+		_0   [4]byte
 		pool CUmemoryPool
-		_    [6]uint64
+		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{dev: dev, pool: pool}
-	if err := call(symCuDeviceSetMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceSetMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetMemPool tells which pool stream-ordered allocations on this device come from at
@@ -522,14 +500,12 @@ func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
 	args := &struct {
 		pool *CUmemoryPool
 		dev  CUdevice
-		_    [4]byte
-		_    [6]uint64
+		_0   [4]byte
+		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{pool: pool, dev: dev}
-	if err := call(symCuDeviceGetMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetDefaultMemPool gives the pool that a device has from the start, which cannot be
@@ -566,14 +542,12 @@ func CuDeviceGetDefaultMemPool(pool_out *CUmemoryPool, dev CUdevice) error {
 	args := &struct {
 		pool_out *CUmemoryPool
 		dev      CUdevice
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pool_out: pool_out, dev: dev}
-	if err := call(symCuDeviceGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetDefaultMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetExecAffinitySupport tells whether a context on the device can be confined to some of
@@ -601,16 +575,14 @@ func CuDeviceGetExecAffinitySupport(pi *int32, type_ CUexecAffinityType, dev CUd
 	args := &struct {
 		pi    *int32
 		type_ CUexecAffinityType
-		_     [4]byte
+		_0    [4]byte
 		dev   CUdevice
-		_     [4]byte
-		_     [5]uint64
+		_1    [4]byte
+		_2    [5]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{pi: pi, type_: type_, dev: dev}
-	if err := call(symCuDeviceGetExecAffinitySupport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetExecAffinitySupport, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFlushGPUDirectRDMAWrites blocks until what other devices, network cards mostly, have written
@@ -642,16 +614,14 @@ func CuDeviceGetExecAffinitySupport(pi *int32, type_ CUexecAffinityType, dev CUd
 func CuFlushGPUDirectRDMAWrites(target CUflushGPUDirectRDMAWritesTarget, scope CUflushGPUDirectRDMAWritesScope) error {
 	args := &struct {
 		target CUflushGPUDirectRDMAWritesTarget
-		_      [4]byte
+		_0     [4]byte
 		scope  CUflushGPUDirectRDMAWritesScope
-		_      [4]byte
-		_      [6]uint64
+		_1     [4]byte
+		_2     [6]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{target: target, scope: scope}
-	if err := call(symCuFlushGPUDirectRDMAWrites, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFlushGPUDirectRDMAWrites, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceTotalMem_v1 tells how much memory the device has in all, in bytes.
@@ -666,14 +636,12 @@ func CuDeviceTotalMem_v1(bytes *uint32, dev CUdevice) error {
 	args := &struct {
 		bytes *uint32
 		dev   CUdevice
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{bytes: bytes, dev: dev}
-	if err := call(symCuDeviceTotalMem_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceTotalMem_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetUuid_v1 tells the 16 bytes that name this GPU for good, on every machine and after
@@ -689,12 +657,10 @@ func CuDeviceGetUuid_v1(uuid *CUuuid, dev CUdevice) error {
 	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
-		_    [4]byte
-		_    [6]uint64
+		_0   [4]byte
+		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{uuid: uuid, dev: dev}
-	if err := call(symCuDeviceGetUuid_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetUuid_v1, unsafe.Pointer(args), &args.ret)
 }

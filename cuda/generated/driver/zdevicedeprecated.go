@@ -34,14 +34,12 @@ func CuDeviceGetProperties(prop *CUdevprop, dev CUdevice) error {
 	args := &struct {
 		prop *CUdevprop
 		dev  CUdevice
-		_    [4]byte
-		_    [6]uint64
+		_0   [4]byte
+		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{prop: prop, dev: dev}
-	if err := call(symCuDeviceGetProperties, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetProperties, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceComputeCapability splits the device's compute capability into its two numbers, 9 and 0 on
@@ -77,12 +75,10 @@ func CuDeviceComputeCapability(major *int32, minor *int32, dev CUdevice) error {
 		major *int32
 		minor *int32
 		dev   CUdevice
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{major: major, minor: minor, dev: dev}
-	if err := call(symCuDeviceComputeCapability, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceComputeCapability, unsafe.Pointer(args), &args.ret)
 }

@@ -56,16 +56,14 @@ func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		symbol       *byte
 		pfn          *unsafe.Pointer
 		cudaVersion  int32
-		_            [4]byte
+		_0           [4]byte
 		flags        uint64
 		symbolStatus *CUdriverProcAddressQueryResult
-		_            [3]uint64
+		_1           [3]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: uint64(flags), symbolStatus: symbolStatus}
-	if err := call(symCuGetProcAddress_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGetProcAddress_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGetExportTable gives a table of functions that NVIDIA's own libraries use to talk to the
@@ -86,13 +84,11 @@ func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) err
 	args := &struct {
 		ppExportTable  *unsafe.Pointer
 		pExportTableId *CUuuid
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
-	if err := call(symCuGetExportTable, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGetExportTable, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGetProcAddress_v1 gives the address of a driver function by its plain name, as it was in a
@@ -109,13 +105,11 @@ func CuGetProcAddress_v1(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		symbol      *byte
 		pfn         *unsafe.Pointer
 		cudaVersion int32
-		_           [4]byte
+		_0          [4]byte
 		flags       uint64
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: uint64(flags)}
-	if err := call(symCuGetProcAddress_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGetProcAddress_v1, unsafe.Pointer(args), &args.ret)
 }

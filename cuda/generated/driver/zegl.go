@@ -39,14 +39,12 @@ func CuGraphicsEGLRegisterImage(pCudaResource *CUgraphicsResource, image uintptr
 		pCudaResource *CUgraphicsResource
 		image         uintptr
 		flags         CUgraphicsRegisterFlags
-		_             [4]byte
-		_             [5]uint64
+		_0            [4]byte
+		_1            [5]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{pCudaResource: pCudaResource, image: image, flags: flags}
-	if err := call(symCuGraphicsEGLRegisterImage, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsEGLRegisterImage, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamConsumerConnect makes CUDA the consumer of an EGL stream, which hands over a sequence
@@ -81,13 +79,11 @@ func CuEGLStreamConsumerConnect(conn *CUeglStreamConnection, stream uintptr) err
 	args := &struct {
 		conn   *CUeglStreamConnection
 		stream uintptr
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{conn: conn, stream: stream}
-	if err := call(symCuEGLStreamConsumerConnect, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamConsumerConnect, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamConsumerConnectWithFlags makes CUDA the consumer of an EGL stream, with a wish for
@@ -121,14 +117,12 @@ func CuEGLStreamConsumerConnectWithFlags(conn *CUeglStreamConnection, stream uin
 		conn   *CUeglStreamConnection
 		stream uintptr
 		flags  CUeglResourceLocationFlags
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{conn: conn, stream: stream, flags: flags}
-	if err := call(symCuEGLStreamConsumerConnectWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamConsumerConnectWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamConsumerDisconnect ends CUDA's part as the consumer of an EGL stream.
@@ -158,13 +152,11 @@ func CuEGLStreamConsumerConnectWithFlags(conn *CUeglStreamConnection, stream uin
 func CuEGLStreamConsumerDisconnect(conn *CUeglStreamConnection) error {
 	args := &struct {
 		conn *CUeglStreamConnection
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{conn: conn}
-	if err := call(symCuEGLStreamConsumerDisconnect, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamConsumerDisconnect, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamConsumerAcquireFrame takes the next image from an EGL stream, for work of a CUDA
@@ -212,14 +204,12 @@ func CuEGLStreamConsumerAcquireFrame(conn *CUeglStreamConnection, pCudaResource 
 		pCudaResource *CUgraphicsResource
 		pStream       *CUstream
 		timeout       uint32
-		_             [4]byte
-		_             [4]uint64
+		_0            [4]byte
+		_1            [4]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream, timeout: timeout}
-	if err := call(symCuEGLStreamConsumerAcquireFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamConsumerAcquireFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamConsumerReleaseFrame gives an image back to an EGL stream, after the work of a CUDA
@@ -260,13 +250,11 @@ func CuEGLStreamConsumerReleaseFrame(conn *CUeglStreamConnection, pCudaResource 
 		conn          *CUeglStreamConnection
 		pCudaResource CUgraphicsResource
 		pStream       *CUstream
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream}
-	if err := call(symCuEGLStreamConsumerReleaseFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamConsumerReleaseFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamProducerConnect makes CUDA the producer of an EGL stream.
@@ -299,16 +287,14 @@ func CuEGLStreamProducerConnect(conn *CUeglStreamConnection, stream uintptr, wid
 		conn   *CUeglStreamConnection
 		stream uintptr
 		width  int32
-		_      [4]byte
+		_0     [4]byte
 		height int32
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{conn: conn, stream: stream, width: width, height: height}
-	if err := call(symCuEGLStreamProducerConnect, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamProducerConnect, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamProducerDisconnect ends CUDA's part as the producer of an EGL stream.
@@ -339,13 +325,11 @@ func CuEGLStreamProducerConnect(conn *CUeglStreamConnection, stream uintptr, wid
 func CuEGLStreamProducerDisconnect(conn *CUeglStreamConnection) error {
 	args := &struct {
 		conn *CUeglStreamConnection
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{conn: conn}
-	if err := call(symCuEGLStreamProducerDisconnect, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamProducerDisconnect, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamProducerPresentFrame hands a frame to the consumer of an EGL stream, after the work of
@@ -389,11 +373,9 @@ func CuEGLStreamProducerPresentFrame(conn *CUeglStreamConnection, eglframe CUegl
 		eglframe CUeglFrame
 		pStream  *CUstream
 		ret      CUresult
+		_0       [4]byte
 	}{conn: conn, eglframe: eglframe, pStream: pStream}
-	if err := call(symCuEGLStreamProducerPresentFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamProducerPresentFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEGLStreamProducerReturnFrame gives back a frame that the consumer of an EGL stream is done
@@ -435,13 +417,11 @@ func CuEGLStreamProducerReturnFrame(conn *CUeglStreamConnection, eglframe *CUegl
 		conn     *CUeglStreamConnection
 		eglframe *CUeglFrame
 		pStream  *CUstream
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{conn: conn, eglframe: eglframe, pStream: pStream}
-	if err := call(symCuEGLStreamProducerReturnFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEGLStreamProducerReturnFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsResourceGetMappedEglFrame tells where the planes of an EGL image are, and their sizes
@@ -483,16 +463,14 @@ func CuGraphicsResourceGetMappedEglFrame(eglFrame *CUeglFrame, resource CUgraphi
 		eglFrame *CUeglFrame
 		resource CUgraphicsResource
 		index    uint32
-		_        [4]byte
+		_0       [4]byte
 		mipLevel uint32
-		_        [4]byte
-		_        [4]uint64
+		_1       [4]byte
+		_2       [4]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{eglFrame: eglFrame, resource: resource, index: index, mipLevel: mipLevel}
-	if err := call(symCuGraphicsResourceGetMappedEglFrame, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsResourceGetMappedEglFrame, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventCreateFromEGLSync makes an event of a fence of EGL, so that CUDA streams can wait for
@@ -531,12 +509,10 @@ func CuEventCreateFromEGLSync(phEvent *CUevent, eglSync uintptr, flags CUevent_f
 		phEvent *CUevent
 		eglSync uintptr
 		flags   CUevent_flags
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{phEvent: phEvent, eglSync: eglSync, flags: flags}
-	if err := call(symCuEventCreateFromEGLSync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventCreateFromEGLSync, unsafe.Pointer(args), &args.ret)
 }

@@ -31,15 +31,13 @@ import "unsafe"
 func CuGetErrorString(error_ CUresult, pStr **byte) error {
 	args := &struct {
 		error_ CUresult
-		_      [4]byte
+		_0     [4]byte
 		pStr   **byte
-		_      [6]uint64
+		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{error_: error_, pStr: pStr}
-	if err := call(symCuGetErrorString, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGetErrorString, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGetErrorName gives a status code's enumerator as a string, CUDA_ERROR_INVALID_VALUE for 1.
@@ -66,13 +64,11 @@ func CuGetErrorString(error_ CUresult, pStr **byte) error {
 func CuGetErrorName(error_ CUresult, pStr **byte) error {
 	args := &struct {
 		error_ CUresult
-		_      [4]byte
+		_0     [4]byte
 		pStr   **byte
-		_      [6]uint64
+		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{error_: error_, pStr: pStr}
-	if err := call(symCuGetErrorName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGetErrorName, unsafe.Pointer(args), &args.ret)
 }

@@ -48,14 +48,12 @@ func CuEventCreate(phEvent *CUevent, Flags CUevent_flags) error {
 	args := &struct {
 		phEvent *CUevent
 		Flags   CUevent_flags
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{phEvent: phEvent, Flags: Flags}
-	if err := call(symCuEventCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventRecord_ptsz records an event in a stream: the event completes when all work enqueued there
@@ -72,13 +70,11 @@ func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hEvent: hEvent, hStream: hStream}
-	if err := call(symCuEventRecord_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventRecord_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventRecordWithFlags_ptsz records an event like [CuEventRecord], or captures an event record
@@ -96,14 +92,12 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags CUevent
 		hEvent  CUevent
 		hStream CUstream
 		flags   CUevent_record_flags
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hEvent: hEvent, hStream: hStream, flags: flags}
-	if err := call(symCuEventRecordWithFlags_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventRecordWithFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventQuery tells, without waiting, whether an event has completed: whether the work before its
@@ -155,13 +149,11 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags CUevent
 func CuEventQuery(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hEvent: hEvent}
-	if err := call(symCuEventQuery, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventQuery, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventSynchronize blocks the calling thread until the work before an event's most recent record
@@ -209,13 +201,11 @@ func CuEventQuery(hEvent CUevent) error {
 func CuEventSynchronize(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hEvent: hEvent}
-	if err := call(symCuEventSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventDestroy destroys an event.
@@ -268,13 +258,11 @@ func CuEventDestroy(hEvent CUevent) error {
 func CuEventDestroy_v2(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hEvent: hEvent}
-	if err := call(symCuEventDestroy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventElapsedTime returns the time between the records of two events, by the GPU's clock.
@@ -340,13 +328,11 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 		pMilliseconds *float32
 		hStart        CUevent
 		hEnd          CUevent
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{pMilliseconds: pMilliseconds, hStart: hStart, hEnd: hEnd}
-	if err := call(symCuEventElapsedTime_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventElapsedTime_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventDestroy_v1 destroys an event.
@@ -360,13 +346,11 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 func CuEventDestroy_v1(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hEvent: hEvent}
-	if err := call(symCuEventDestroy_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventDestroy_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventElapsedTime_v1 returns the time between the records of two events, by the GPU's clock.
@@ -382,13 +366,11 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 		pMilliseconds *float32
 		hStart        CUevent
 		hEnd          CUevent
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{pMilliseconds: pMilliseconds, hStart: hStart, hEnd: hEnd}
-	if err := call(symCuEventElapsedTime_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventElapsedTime_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventRecord records an event in a stream: the event completes when all work enqueued there so
@@ -442,13 +424,11 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hEvent: hEvent, hStream: hStream}
-	if err := call(symCuEventRecord, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventRecord, unsafe.Pointer(args), &args.ret)
 }
 
 // CuEventRecordWithFlags records an event like [CuEventRecord], or captures an event record node,
@@ -496,12 +476,10 @@ func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags CUevent_reco
 		hEvent  CUevent
 		hStream CUstream
 		flags   CUevent_record_flags
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hEvent: hEvent, hStream: hStream, flags: flags}
-	if err := call(symCuEventRecordWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuEventRecordWithFlags, unsafe.Pointer(args), &args.ret)
 }

@@ -43,15 +43,13 @@ func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction
 	args := &struct {
 		pi     *int32
 		attrib CUfunction_attribute
-		_      [4]byte
+		_0     [4]byte
 		hfunc  CUfunction
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{pi: pi, attrib: attrib, hfunc: hfunc}
-	if err := call(symCuFuncGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncSetAttribute changes one of the few properties of a kernel that can be changed, for its
@@ -96,16 +94,14 @@ func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int
 	args := &struct {
 		hfunc  CUfunction
 		attrib CUfunction_attribute
-		_      [4]byte
+		_0     [4]byte
 		value  int32
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{hfunc: hfunc, attrib: attrib, value: value}
-	if err := call(symCuFuncSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncSetCacheConfig says whether a kernel would rather have more L1 cache or more shared memory,
@@ -139,14 +135,12 @@ func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 	args := &struct {
 		hfunc  CUfunction
 		config CUfunc_cache
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{hfunc: hfunc, config: config}
-	if err := call(symCuFuncSetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncGetModule gives the module a kernel was loaded from.
@@ -172,13 +166,11 @@ func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
 	args := &struct {
 		hmod  *CUmodule
 		hfunc CUfunction
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hmod: hmod, hfunc: hfunc}
-	if err := call(symCuFuncGetModule, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncGetModule, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncGetName gives a kernel's name as it stands in the compiled code: the mangled one, unless it
@@ -204,13 +196,11 @@ func CuFuncGetName(name **byte, hfunc CUfunction) error {
 	args := &struct {
 		name  **byte
 		hfunc CUfunction
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{name: name, hfunc: hfunc}
-	if err := call(symCuFuncGetName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncGetName, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncGetParamInfo tells where a kernel's parameter lies among its arguments, and how large it
@@ -246,13 +236,11 @@ func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
-		_           [4]uint64
+		_0          [4]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{func_: func_, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
-	if err := call(symCuFuncGetParamInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncGetParamInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncGetParamCount tells how many parameters a kernel takes, which is how many pointers a launch
@@ -281,13 +269,11 @@ func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 	args := &struct {
 		func_      CUfunction
 		paramCount *uint64
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{func_: func_, paramCount: paramCount}
-	if err := call(symCuFuncGetParamCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncGetParamCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncIsLoaded tells whether a kernel's code is on the device already, or waits for its first
@@ -314,13 +300,11 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 	args := &struct {
 		state    *CUfunctionLoadingState
 		function CUfunction
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{state: state, function: function}
-	if err := call(symCuFuncIsLoaded, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncIsLoaded, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncLoad puts a kernel's code on the device now rather than at its first launch.
@@ -346,13 +330,11 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 func CuFuncLoad(function CUfunction) error {
 	args := &struct {
 		function CUfunction
-		_        [7]uint64
+		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{function: function}
-	if err := call(symCuFuncLoad, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncLoad, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchKernel_ptsz enqueues a kernel: gridDimX x gridDimY x gridDimZ blocks of blockDimX x
@@ -369,28 +351,26 @@ func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDim
 	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
-		_              [4]byte
+		_0             [4]byte
 		gridDimY       uint32
-		_              [4]byte
+		_1             [4]byte
 		gridDimZ       uint32
-		_              [4]byte
+		_2             [4]byte
 		blockDimX      uint32
-		_              [4]byte
+		_3             [4]byte
 		blockDimY      uint32
-		_              [4]byte
+		_4             [4]byte
 		blockDimZ      uint32
-		_              [4]byte
+		_5             [4]byte
 		sharedMemBytes uint32
-		_              [4]byte
+		_6             [4]byte
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		extra          *uintptr
 		ret            CUresult
+		_7             [4]byte
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams, extra: extra}
-	if err := call(symCuLaunchKernel_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchKernel_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchKernelEx_ptsz enqueues a kernel with a configuration that can carry attributes: clusters,
@@ -409,13 +389,11 @@ func CuLaunchKernelEx_ptsz(config *CUlaunchConfig, f CUfunction, kernelParams *u
 		f            CUfunction
 		kernelParams *unsafe.Pointer
 		extra        *uintptr
-		_            [4]uint64
+		_0           [4]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{config: config, f: f, kernelParams: kernelParams, extra: extra}
-	if err := call(symCuLaunchKernelEx_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchKernelEx_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchCooperativeKernel_ptsz enqueues a kernel all of whose blocks are on the device at the
@@ -432,27 +410,25 @@ func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint
 	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
-		_              [4]byte
+		_0             [4]byte
 		gridDimY       uint32
-		_              [4]byte
+		_1             [4]byte
 		gridDimZ       uint32
-		_              [4]byte
+		_2             [4]byte
 		blockDimX      uint32
-		_              [4]byte
+		_3             [4]byte
 		blockDimY      uint32
-		_              [4]byte
+		_4             [4]byte
 		blockDimZ      uint32
-		_              [4]byte
+		_5             [4]byte
 		sharedMemBytes uint32
-		_              [4]byte
+		_6             [4]byte
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		ret            CUresult
+		_7             [4]byte
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams}
-	if err := call(symCuLaunchCooperativeKernel_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchCooperativeKernel_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchHostFunc_ptsz enqueues a function of the program that runs on the host when the stream's
@@ -470,13 +446,11 @@ func CuLaunchHostFunc_ptsz(hStream CUstream, fn CUhostFn, userData uintptr) erro
 		hStream  CUstream
 		fn       CUhostFn
 		userData uintptr
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, fn: fn, userData: userData}
-	if err := call(symCuLaunchHostFunc_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchHostFunc_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchHostFunc_v2_ptsz enqueues a function of the program that runs on the host when the
@@ -495,14 +469,12 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 		fn       CUhostFn
 		userData uintptr
 		syncMode uint32
-		_        [4]byte
-		_        [4]uint64
+		_0       [4]byte
+		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, fn: fn, userData: userData, syncMode: syncMode}
-	if err := call(symCuLaunchHostFunc_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchHostFunc_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchKernel enqueues a kernel: gridDimX x gridDimY x gridDimZ blocks of blockDimX x blockDimY
@@ -584,28 +556,26 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
-		_              [4]byte
+		_0             [4]byte
 		gridDimY       uint32
-		_              [4]byte
+		_1             [4]byte
 		gridDimZ       uint32
-		_              [4]byte
+		_2             [4]byte
 		blockDimX      uint32
-		_              [4]byte
+		_3             [4]byte
 		blockDimY      uint32
-		_              [4]byte
+		_4             [4]byte
 		blockDimZ      uint32
-		_              [4]byte
+		_5             [4]byte
 		sharedMemBytes uint32
-		_              [4]byte
+		_6             [4]byte
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		extra          *uintptr
 		ret            CUresult
+		_7             [4]byte
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams, extra: extra}
-	if err := call(symCuLaunchKernel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchKernel, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchKernelEx enqueues a kernel with a configuration that can carry attributes: clusters,
@@ -674,13 +644,11 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 		f            CUfunction
 		kernelParams *unsafe.Pointer
 		extra        *uintptr
-		_            [4]uint64
+		_0           [4]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{config: config, f: f, kernelParams: kernelParams, extra: extra}
-	if err := call(symCuLaunchKernelEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchKernelEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchHostFunc enqueues a function of the program that runs on the host when the stream's
@@ -751,13 +719,11 @@ func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 		hStream  CUstream
 		fn       CUhostFn
 		userData uintptr
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, fn: fn, userData: userData}
-	if err := call(symCuLaunchHostFunc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchHostFunc, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchHostFunc_v2 enqueues a host function as [CuLaunchHostFunc] does, and chooses how the
@@ -808,14 +774,12 @@ func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMo
 		fn       CUhostFn
 		userData uintptr
 		syncMode uint32
-		_        [4]byte
-		_        [4]uint64
+		_0       [4]byte
+		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, fn: fn, userData: userData, syncMode: syncMode}
-	if err := call(symCuLaunchHostFunc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchHostFunc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchCooperativeKernel enqueues a kernel all of whose blocks are on the device at the same
@@ -877,25 +841,23 @@ func CuLaunchCooperativeKernel(f CUfunction, gridDimX uint32, gridDimY uint32, g
 	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
-		_              [4]byte
+		_0             [4]byte
 		gridDimY       uint32
-		_              [4]byte
+		_1             [4]byte
 		gridDimZ       uint32
-		_              [4]byte
+		_2             [4]byte
 		blockDimX      uint32
-		_              [4]byte
+		_3             [4]byte
 		blockDimY      uint32
-		_              [4]byte
+		_4             [4]byte
 		blockDimZ      uint32
-		_              [4]byte
+		_5             [4]byte
 		sharedMemBytes uint32
-		_              [4]byte
+		_6             [4]byte
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		ret            CUresult
+		_7             [4]byte
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams}
-	if err := call(symCuLaunchCooperativeKernel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchCooperativeKernel, unsafe.Pointer(args), &args.ret)
 }

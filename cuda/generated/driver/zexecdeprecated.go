@@ -37,18 +37,16 @@ func CuFuncSetBlockShape(hfunc CUfunction, x int32, y int32, z int32) error {
 	args := &struct {
 		hfunc CUfunction
 		x     int32
-		_     [4]byte
+		_0    [4]byte
 		y     int32
-		_     [4]byte
+		_1    [4]byte
 		z     int32
-		_     [4]byte
-		_     [4]uint64
+		_2    [4]byte
+		_3    [4]uint64
 		ret   CUresult
+		_4    [4]byte
 	}{hfunc: hfunc, x: x, y: y, z: z}
-	if err := call(symCuFuncSetBlockShape, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncSetBlockShape, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncSetSharedSize sets how many bytes of dynamic shared memory each block of a kernel gets when
@@ -78,14 +76,12 @@ func CuFuncSetSharedSize(hfunc CUfunction, bytes uint32) error {
 	args := &struct {
 		hfunc CUfunction
 		bytes uint32
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{hfunc: hfunc, bytes: bytes}
-	if err := call(symCuFuncSetSharedSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncSetSharedSize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuParamSetSize sets the length of a kernel's argument list for [CuLaunch], [CuLaunchGrid] and
@@ -117,14 +113,12 @@ func CuParamSetSize(hfunc CUfunction, numbytes uint32) error {
 	args := &struct {
 		hfunc    CUfunction
 		numbytes uint32
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hfunc: hfunc, numbytes: numbytes}
-	if err := call(symCuParamSetSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuParamSetSize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuParamSeti puts a 32-bit integer into a kernel's argument list, for the next old launch.
@@ -152,16 +146,14 @@ func CuParamSeti(hfunc CUfunction, offset int32, value uint32) error {
 	args := &struct {
 		hfunc  CUfunction
 		offset int32
-		_      [4]byte
+		_0     [4]byte
 		value  uint32
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{hfunc: hfunc, offset: offset, value: value}
-	if err := call(symCuParamSeti, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuParamSeti, unsafe.Pointer(args), &args.ret)
 }
 
 // CuParamSetf puts a 32-bit floating point number into a kernel's argument list, for the next old
@@ -190,16 +182,14 @@ func CuParamSetf(hfunc CUfunction, offset int32, value float32) error {
 	args := &struct {
 		hfunc  CUfunction
 		offset int32
-		_      [4]byte
+		_0     [4]byte
 		value  float32
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{hfunc: hfunc, offset: offset, value: value}
-	if err := call(symCuParamSetf, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuParamSetf, unsafe.Pointer(args), &args.ret)
 }
 
 // CuParamSetv copies bytes into a kernel's argument list, for arguments of any size.
@@ -229,17 +219,15 @@ func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes ui
 	args := &struct {
 		hfunc    CUfunction
 		offset   int32
-		_        [4]byte
+		_0       [4]byte
 		ptr      unsafe.Pointer
 		numbytes uint32
-		_        [4]byte
-		_        [4]uint64
+		_1       [4]byte
+		_2       [4]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{hfunc: hfunc, offset: offset, ptr: ptr, numbytes: numbytes}
-	if err := call(symCuParamSetv, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuParamSetv, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunch runs a kernel with one block, of the shape and with the arguments that were set before.
@@ -282,13 +270,11 @@ func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes ui
 func CuLaunch(f CUfunction) error {
 	args := &struct {
 		f   CUfunction
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{f: f}
-	if err := call(symCuLaunch, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunch, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchGrid runs a kernel on a grid of two dimensions, with shape and arguments as they were set
@@ -331,16 +317,14 @@ func CuLaunchGrid(f CUfunction, grid_width int32, grid_height int32) error {
 	args := &struct {
 		f           CUfunction
 		grid_width  int32
-		_           [4]byte
+		_0          [4]byte
 		grid_height int32
-		_           [4]byte
-		_           [5]uint64
+		_1          [4]byte
+		_2          [5]uint64
 		ret         CUresult
+		_3          [4]byte
 	}{f: f, grid_width: grid_width, grid_height: grid_height}
-	if err := call(symCuLaunchGrid, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchGrid, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchGridAsync enqueues a kernel on a grid of two dimensions in a stream of choice; the rest
@@ -385,17 +369,15 @@ func CuLaunchGridAsync(f CUfunction, grid_width int32, grid_height int32, hStrea
 	args := &struct {
 		f           CUfunction
 		grid_width  int32
-		_           [4]byte
+		_0          [4]byte
 		grid_height int32
-		_           [4]byte
+		_1          [4]byte
 		hStream     CUstream
-		_           [4]uint64
+		_2          [4]uint64
 		ret         CUresult
+		_3          [4]byte
 	}{f: f, grid_width: grid_width, grid_height: grid_height, hStream: hStream}
-	if err := call(symCuLaunchGridAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchGridAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLaunchCooperativeKernelMultiDevice enqueues the same kernel on several devices, whose blocks
@@ -446,16 +428,14 @@ func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, 
 	args := &struct {
 		launchParamsList *CUDA_LAUNCH_PARAMS
 		numDevices       uint32
-		_                [4]byte
+		_0               [4]byte
 		flags            uint32
-		_                [4]byte
-		_                [5]uint64
+		_1               [4]byte
+		_2               [5]uint64
 		ret              CUresult
+		_3               [4]byte
 	}{launchParamsList: launchParamsList, numDevices: numDevices, flags: flags}
-	if err := call(symCuLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CuParamSetTexRef makes a texture reference available to a kernel that [CuLaunch] and its
@@ -485,15 +465,13 @@ func CuParamSetTexRef(hfunc CUfunction, texunit int32, hTexRef CUtexref) error {
 	args := &struct {
 		hfunc   CUfunction
 		texunit int32
-		_       [4]byte
+		_0      [4]byte
 		hTexRef CUtexref
-		_       [5]uint64
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hfunc: hfunc, texunit: texunit, hTexRef: hTexRef}
-	if err := call(symCuParamSetTexRef, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuParamSetTexRef, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFuncSetSharedMemConfig requests shared memory banks of four or eight bytes for a kernel.
@@ -528,12 +506,10 @@ func CuFuncSetSharedMemConfig(hfunc CUfunction, config CUsharedconfig) error {
 	args := &struct {
 		hfunc  CUfunction
 		config CUsharedconfig
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{hfunc: hfunc, config: config}
-	if err := call(symCuFuncSetSharedMemConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFuncSetSharedMemConfig, unsafe.Pointer(args), &args.ret)
 }

@@ -55,13 +55,11 @@ func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EX
 	args := &struct {
 		extMem_out    *CUexternalMemory
 		memHandleDesc *CUDA_EXTERNAL_MEMORY_HANDLE_DESC
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{extMem_out: extMem_out, memHandleDesc: memHandleDesc}
-	if err := call(symCuImportExternalMemory, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuImportExternalMemory, unsafe.Pointer(args), &args.ret)
 }
 
 // CuExternalMemoryGetMappedBuffer maps a piece of imported memory as linear device memory.
@@ -101,13 +99,11 @@ func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemor
 		devPtr     *CUdeviceptr
 		extMem     CUexternalMemory
 		bufferDesc *CUDA_EXTERNAL_MEMORY_BUFFER_DESC
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{devPtr: devPtr, extMem: extMem, bufferDesc: bufferDesc}
-	if err := call(symCuExternalMemoryGetMappedBuffer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuExternalMemoryGetMappedBuffer, unsafe.Pointer(args), &args.ret)
 }
 
 // CuExternalMemoryGetMappedMipmappedArray maps a piece of imported memory as an image, as a
@@ -143,13 +139,11 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 		mipmap     *CUmipmappedArray
 		extMem     CUexternalMemory
 		mipmapDesc *CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{mipmap: mipmap, extMem: extMem, mipmapDesc: mipmapDesc}
-	if err := call(symCuExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDestroyExternalMemory ends an import of memory.
@@ -182,13 +176,11 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 	args := &struct {
 		extMem CUexternalMemory
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{extMem: extMem}
-	if err := call(symCuDestroyExternalMemory, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDestroyExternalMemory, unsafe.Pointer(args), &args.ret)
 }
 
 // CuImportExternalSemaphore imports a semaphore or fence of another API, to order its queues with
@@ -236,13 +228,11 @@ func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *C
 	args := &struct {
 		extSem_out    *CUexternalSemaphore
 		semHandleDesc *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{extSem_out: extSem_out, semHandleDesc: semHandleDesc}
-	if err := call(symCuImportExternalSemaphore, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuImportExternalSemaphore, unsafe.Pointer(args), &args.ret)
 }
 
 // CuSignalExternalSemaphoresAsync_ptsz enqueues signals of other APIs' semaphores in a stream: each
@@ -260,15 +250,13 @@ func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, para
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
 		numExtSems  uint32
-		_           [4]byte
+		_0          [4]byte
 		stream      CUstream
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCuSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuWaitExternalSemaphoresAsync_ptsz enqueues waits for other APIs' semaphores in a stream: work
@@ -286,15 +274,13 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
 		numExtSems  uint32
-		_           [4]byte
+		_0          [4]byte
 		stream      CUstream
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCuWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDestroyExternalSemaphore ends an import of a semaphore, which must not be in use by pending
@@ -324,13 +310,11 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 	args := &struct {
 		extSem CUexternalSemaphore
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{extSem: extSem}
-	if err := call(symCuDestroyExternalSemaphore, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDestroyExternalSemaphore, unsafe.Pointer(args), &args.ret)
 }
 
 // CuSignalExternalSemaphoresAsync enqueues signals of other APIs' semaphores in a stream: each is
@@ -378,15 +362,13 @@ func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArr
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
 		numExtSems  uint32
-		_           [4]byte
+		_0          [4]byte
 		stream      CUstream
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCuSignalExternalSemaphoresAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuSignalExternalSemaphoresAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work after
@@ -435,13 +417,11 @@ func CuWaitExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
 		numExtSems  uint32
-		_           [4]byte
+		_0          [4]byte
 		stream      CUstream
-		_           [4]uint64
+		_1          [4]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCuWaitExternalSemaphoresAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuWaitExternalSemaphoresAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -20,13 +20,11 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 		opList  *CUDA_FABRIC_COPY_BATCH_OP
 		flags   uint64
 		hStream CUstream
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
-	if err := call(symCuFabricCpyBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFabricCpyBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuFabricCpyBatchAsync enqueues a batch of copies over a fabric, between addresses and logical
@@ -70,11 +68,9 @@ func CuFabricCpyBatchAsync(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP, fla
 		opList  *CUDA_FABRIC_COPY_BATCH_OP
 		flags   uint64
 		hStream CUstream
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
-	if err := call(symCuFabricCpyBatchAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuFabricCpyBatchAsync, unsafe.Pointer(args), &args.ret)
 }

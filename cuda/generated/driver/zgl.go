@@ -42,16 +42,14 @@ func CuGraphicsGLRegisterBuffer(pCudaResource *CUgraphicsResource, buffer uint32
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		buffer        uint32
-		_             [4]byte
+		_0            [4]byte
 		Flags         CUgraphicsRegisterFlags
-		_             [4]byte
-		_             [5]uint64
+		_1            [4]byte
+		_2            [5]uint64
 		ret           CUresult
+		_3            [4]byte
 	}{pCudaResource: pCudaResource, buffer: buffer, Flags: Flags}
-	if err := call(symCuGraphicsGLRegisterBuffer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsGLRegisterBuffer, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsGLRegisterImage registers a texture or renderbuffer of OpenGL, so that CUDA can use it
@@ -94,18 +92,16 @@ func CuGraphicsGLRegisterImage(pCudaResource *CUgraphicsResource, image uint32, 
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		image         uint32
-		_             [4]byte
+		_0            [4]byte
 		target        uint32
-		_             [4]byte
+		_1            [4]byte
 		Flags         CUgraphicsRegisterFlags
-		_             [4]byte
-		_             [4]uint64
+		_2            [4]byte
+		_3            [4]uint64
 		ret           CUresult
+		_4            [4]byte
 	}{pCudaResource: pCudaResource, image: image, target: target, Flags: Flags}
-	if err := call(symCuGraphicsGLRegisterImage, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsGLRegisterImage, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLGetDevices lists the devices that render for the OpenGL context that is current.
@@ -157,16 +153,14 @@ func CuGLGetDevices_v2(pCudaDeviceCount *uint32, pCudaDevices *CUdevice, cudaDev
 		pCudaDeviceCount *uint32
 		pCudaDevices     *CUdevice
 		cudaDeviceCount  uint32
-		_                [4]byte
+		_0               [4]byte
 		deviceList       CUGLDeviceList
-		_                [4]byte
-		_                [4]uint64
+		_1               [4]byte
+		_2               [4]uint64
 		ret              CUresult
+		_3               [4]byte
 	}{pCudaDeviceCount: pCudaDeviceCount, pCudaDevices: pCudaDevices, cudaDeviceCount: cudaDeviceCount, deviceList: deviceList}
-	if err := call(symCuGLGetDevices_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLGetDevices_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLGetDevices_v1 lists the devices that render for the OpenGL context that is current.
@@ -182,14 +176,12 @@ func CuGLGetDevices_v1(pCudaDeviceCount *uint32, pCudaDevices *CUdevice, cudaDev
 		pCudaDeviceCount *uint32
 		pCudaDevices     *CUdevice
 		cudaDeviceCount  uint32
-		_                [4]byte
+		_0               [4]byte
 		deviceList       CUGLDeviceList
-		_                [4]byte
-		_                [4]uint64
+		_1               [4]byte
+		_2               [4]uint64
 		ret              CUresult
+		_3               [4]byte
 	}{pCudaDeviceCount: pCudaDeviceCount, pCudaDevices: pCudaDevices, cudaDeviceCount: cudaDeviceCount, deviceList: deviceList}
-	if err := call(symCuGLGetDevices_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLGetDevices_v1, unsafe.Pointer(args), &args.ret)
 }

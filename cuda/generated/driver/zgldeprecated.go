@@ -54,16 +54,14 @@ func CuGLCtxCreate_v2(pCtx *CUcontext, Flags CUctx_flags, device CUdevice) error
 	args := &struct {
 		pCtx   *CUcontext
 		Flags  CUctx_flags
-		_      [4]byte
+		_0     [4]byte
 		device CUdevice
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{pCtx: pCtx, Flags: Flags, device: device}
-	if err := call(symCuGLCtxCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLCtxCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLInit prepared a context for OpenGL. No program needs it any more.
@@ -90,13 +88,11 @@ func CuGLCtxCreate_v2(pCtx *CUcontext, Flags CUctx_flags, device CUdevice) error
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuGLInit() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
-	if err := call(symCuGLInit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLInit, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLRegisterBufferObject registers a buffer object of OpenGL by its name alone.
@@ -128,14 +124,12 @@ func CuGLInit() error {
 func CuGLRegisterBufferObject(buffer uint32) error {
 	args := &struct {
 		buffer uint32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{buffer: buffer}
-	if err := call(symCuGLRegisterBufferObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLRegisterBufferObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLMapBufferObject_v2_ptds gives CUDA the use of a registered buffer object, and tells its
@@ -155,14 +149,12 @@ func CuGLMapBufferObject_v2_ptds(dptr *CUdeviceptr, size *uint64, buffer uint32)
 		dptr   *CUdeviceptr
 		size   *uint64
 		buffer uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{dptr: dptr, size: size, buffer: buffer}
-	if err := call(symCuGLMapBufferObject_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLMapBufferObject_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLUnmapBufferObject gives a mapped buffer object back to OpenGL.
@@ -194,14 +186,12 @@ func CuGLMapBufferObject_v2_ptds(dptr *CUdeviceptr, size *uint64, buffer uint32)
 func CuGLUnmapBufferObject(buffer uint32) error {
 	args := &struct {
 		buffer uint32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{buffer: buffer}
-	if err := call(symCuGLUnmapBufferObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLUnmapBufferObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLUnregisterBufferObject ends CUDA's connection to a buffer object that was registered by its
@@ -234,14 +224,12 @@ func CuGLUnmapBufferObject(buffer uint32) error {
 func CuGLUnregisterBufferObject(buffer uint32) error {
 	args := &struct {
 		buffer uint32
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{buffer: buffer}
-	if err := call(symCuGLUnregisterBufferObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLUnregisterBufferObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLSetBufferObjectMapFlags promises how kernels will use a buffer object from its next mapping
@@ -274,16 +262,14 @@ func CuGLUnregisterBufferObject(buffer uint32) error {
 func CuGLSetBufferObjectMapFlags(buffer uint32, Flags CUGLmap_flags) error {
 	args := &struct {
 		buffer uint32
-		_      [4]byte
+		_0     [4]byte
 		Flags  CUGLmap_flags
-		_      [4]byte
-		_      [6]uint64
+		_1     [4]byte
+		_2     [6]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{buffer: buffer, Flags: Flags}
-	if err := call(symCuGLSetBufferObjectMapFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLSetBufferObjectMapFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLMapBufferObjectAsync_v2_ptsz gives CUDA the use of a registered buffer object in a stream,
@@ -303,15 +289,13 @@ func CuGLMapBufferObjectAsync_v2_ptsz(dptr *CUdeviceptr, size *uint64, buffer ui
 		dptr    *CUdeviceptr
 		size    *uint64
 		buffer  uint32
-		_       [4]byte
+		_0      [4]byte
 		hStream CUstream
-		_       [4]uint64
+		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{dptr: dptr, size: size, buffer: buffer, hStream: hStream}
-	if err := call(symCuGLMapBufferObjectAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLMapBufferObjectAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLUnmapBufferObjectAsync gives a mapped buffer object back to OpenGL, after the work of a
@@ -349,15 +333,13 @@ func CuGLMapBufferObjectAsync_v2_ptsz(dptr *CUdeviceptr, size *uint64, buffer ui
 func CuGLUnmapBufferObjectAsync(buffer uint32, hStream CUstream) error {
 	args := &struct {
 		buffer  uint32
-		_       [4]byte
+		_0      [4]byte
 		hStream CUstream
-		_       [6]uint64
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{buffer: buffer, hStream: hStream}
-	if err := call(symCuGLUnmapBufferObjectAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLUnmapBufferObjectAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLMapBufferObject gives CUDA the use of a registered buffer object, and tells its address.
@@ -409,14 +391,12 @@ func CuGLMapBufferObject_v2(dptr *CUdeviceptr, size *uint64, buffer uint32) erro
 		dptr   *CUdeviceptr
 		size   *uint64
 		buffer uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{dptr: dptr, size: size, buffer: buffer}
-	if err := call(symCuGLMapBufferObject_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLMapBufferObject_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLMapBufferObjectAsync gives CUDA the use of a registered buffer object in a stream, and tells
@@ -475,15 +455,13 @@ func CuGLMapBufferObjectAsync_v2(dptr *CUdeviceptr, size *uint64, buffer uint32,
 		dptr    *CUdeviceptr
 		size    *uint64
 		buffer  uint32
-		_       [4]byte
+		_0      [4]byte
 		hStream CUstream
-		_       [4]uint64
+		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{dptr: dptr, size: size, buffer: buffer, hStream: hStream}
-	if err := call(symCuGLMapBufferObjectAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLMapBufferObjectAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLCtxCreate_v1 creates a context for use with OpenGL, from the time when an ordinary one could
@@ -499,16 +477,14 @@ func CuGLCtxCreate_v1(pCtx *CUcontext, Flags CUctx_flags, device CUdevice) error
 	args := &struct {
 		pCtx   *CUcontext
 		Flags  CUctx_flags
-		_      [4]byte
+		_0     [4]byte
 		device CUdevice
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{pCtx: pCtx, Flags: Flags, device: device}
-	if err := call(symCuGLCtxCreate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLCtxCreate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLMapBufferObject_v1 gives CUDA the use of a registered buffer object, and tells its address.
@@ -524,14 +500,12 @@ func CuGLMapBufferObject_v1(dptr *CUdeviceptr_v1, size *uint32, buffer uint32) e
 		dptr   *CUdeviceptr_v1
 		size   *uint32
 		buffer uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{dptr: dptr, size: size, buffer: buffer}
-	if err := call(symCuGLMapBufferObject_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLMapBufferObject_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGLMapBufferObjectAsync_v1 gives CUDA the use of a registered buffer object in a stream, and
@@ -548,13 +522,11 @@ func CuGLMapBufferObjectAsync_v1(dptr *CUdeviceptr_v1, size *uint32, buffer uint
 		dptr    *CUdeviceptr_v1
 		size    *uint32
 		buffer  uint32
-		_       [4]byte
+		_0      [4]byte
 		hStream CUstream
-		_       [4]uint64
+		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{dptr: dptr, size: size, buffer: buffer, hStream: hStream}
-	if err := call(symCuGLMapBufferObjectAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGLMapBufferObjectAsync_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -48,14 +48,12 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 	args := &struct {
 		phGraph *CUgraph
 		flags   uint32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{phGraph: phGraph, flags: flags}
-	if err := call(symCuGraphCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddKernelNode adds a node that launches a kernel.
@@ -126,13 +124,11 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddKernelNode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddKernelNode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeGetParams reads the parameters of a kernel node.
@@ -186,13 +182,11 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeGetParams_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeGetParams_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeSetParams replaces kernel, launch shape and arguments of a kernel node; its
@@ -250,13 +244,11 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddMemcpyNode adds a node that copies memory, described as for [CuMemcpy3D].
@@ -309,13 +301,11 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		numDependencies uint64
 		copyParams      *CUDA_MEMCPY3D
 		ctx             CUcontext
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, copyParams: copyParams, ctx: ctx}
-	if err := call(symCuGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddMemcpyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemcpyNodeGetParams reads the parameters of a memcpy node: source, destination, offsets
@@ -352,13 +342,11 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMCPY3D
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemcpyNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemcpyNodeSetParams replaces the parameters of a memcpy node in its graph.
@@ -397,13 +385,11 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMCPY3D
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddMemsetNode adds a node that sets device memory to a value of 1, 2 or 4 bytes, in one
@@ -456,13 +442,11 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		numDependencies uint64
 		memsetParams    *CUDA_MEMSET_NODE_PARAMS
 		ctx             CUcontext
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, memsetParams: memsetParams, ctx: ctx}
-	if err := call(symCuGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddMemsetNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemsetNodeGetParams reads the parameters of a memset node: address, value and sizes.
@@ -496,13 +480,11 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemsetNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemsetNodeSetParams replaces the parameters of a memset node in its graph; all of them may
@@ -540,13 +522,11 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddHostNode adds a node that calls a host function.
@@ -599,13 +579,11 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_HOST_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddHostNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddHostNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphHostNodeGetParams reads the host function that a host node calls, and its user data.
@@ -639,13 +617,11 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphHostNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphHostNodeSetParams replaces the host function of a host node and its user data, in its
@@ -685,13 +661,11 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddChildGraphNode adds a node that runs another graph, the child graph, which the call
@@ -743,13 +717,11 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		childGraph      CUgraph
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, childGraph: childGraph}
-	if err := call(symCuGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddChildGraphNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphChildGraphNodeGetGraph returns the graph inside a child graph node, not a copy of it.
@@ -786,13 +758,11 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := &struct {
 		hNode   CUgraphNode
 		phGraph *CUgraph
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hNode: hNode, phGraph: phGraph}
-	if err := call(symCuGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphChildGraphNodeGetGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddEmptyNode adds an empty node, which does nothing but join and fork paths.
@@ -836,13 +806,11 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies}
-	if err := call(symCuGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddEmptyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddEventRecordNode adds a node that records an event, for the host and for streams outside
@@ -894,13 +862,11 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		event           CUevent
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCuGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddEventRecordNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphEventRecordNodeGetEvent returns the event of an event record node.
@@ -934,13 +900,11 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 	args := &struct {
 		hNode     CUgraphNode
 		event_out *CUevent
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{hNode: hNode, event_out: event_out}
-	if err := call(symCuGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphEventRecordNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphEventRecordNodeSetEvent makes an event record node of a graph record another event.
@@ -978,13 +942,11 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
 		event CUevent
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hNode: hNode, event: event}
-	if err := call(symCuGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddEventWaitNode adds a node that waits for an event recorded outside the graph.
@@ -1033,13 +995,11 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		event           CUevent
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCuGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddEventWaitNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphEventWaitNodeGetEvent returns the event of an event wait node.
@@ -1073,13 +1033,11 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
 		event_out *CUevent
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{hNode: hNode, event_out: event_out}
-	if err := call(symCuGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphEventWaitNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphEventWaitNodeSetEvent makes an event wait node of a graph wait for another event.
@@ -1116,13 +1074,11 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
 		event CUevent
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hNode: hNode, event: event}
-	if err := call(symCuGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddExternalSemaphoresSignalNode adds a node that signals semaphores imported from another
@@ -1176,13 +1132,11 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExternalSemaphoresSignalNodeGetParams reads the semaphores that a signal node signals, and
@@ -1217,13 +1171,11 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExternalSemaphoresSignalNodeSetParams replaces the semaphores of a signal node in its
@@ -1261,13 +1213,11 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddExternalSemaphoresWaitNode adds a node that waits for semaphores imported from another
@@ -1320,13 +1270,11 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_EXT_SEM_WAIT_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExternalSemaphoresWaitNodeGetParams reads the semaphores for which a wait node waits, and
@@ -1358,13 +1306,11 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_EXT_SEM_WAIT_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExternalSemaphoresWaitNodeSetParams replaces the semaphores of a wait node in its graph,
@@ -1401,13 +1347,11 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddBatchMemOpNode adds a node that executes a batch of memory operations, like
@@ -1460,13 +1404,11 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_BATCH_MEM_OP_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddBatchMemOpNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddBatchMemOpNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphBatchMemOpNodeGetParams reads the operations of a batch memory operation node, their
@@ -1502,13 +1444,11 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 	args := &struct {
 		hNode          CUgraphNode
 		nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{hNode: hNode, nodeParams_out: nodeParams_out}
-	if err := call(symCuGraphBatchMemOpNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphBatchMemOpNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphBatchMemOpNodeSetParams replaces the operations of a batch memory operation node in its
@@ -1546,13 +1486,11 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphBatchMemOpNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphBatchMemOpNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecBatchMemOpNodeSetParams changes addresses and values of a batch memory operation node
@@ -1597,13 +1535,11 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecBatchMemOpNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecBatchMemOpNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddMemAllocNode adds a node that allocates device memory in each launch. The call returns
@@ -1671,13 +1607,11 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_MEM_ALLOC_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddMemAllocNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemAllocNodeGetParams reads the parameters of an allocation node: size, location and
@@ -1713,13 +1647,11 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_MEM_ALLOC_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemAllocNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddMemFreeNode adds a node that frees memory of an allocation node of this or another
@@ -1774,13 +1706,11 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		dptr            CUdeviceptr
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, dptr: dptr}
-	if err := call(symCuGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddMemFreeNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemFreeNodeGetParams returns the address that a free node frees.
@@ -1813,13 +1743,11 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 	args := &struct {
 		hNode    CUgraphNode
 		dptr_out *CUdeviceptr
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hNode: hNode, dptr_out: dptr_out}
-	if err := call(symCuGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemFreeNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGraphMemTrim returns unused memory that a device caches for graphs to the system.
@@ -1858,14 +1786,12 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 func CuDeviceGraphMemTrim(device CUdevice) error {
 	args := &struct {
 		device CUdevice
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{device: device}
-	if err := call(symCuDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGraphMemTrim, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetGraphMemAttribute returns how much memory of a device graphs use or reserve for their
@@ -1900,17 +1826,15 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
-		_      [4]byte
+		_0     [4]byte
 		attr   CUgraphMem_attribute
-		_      [4]byte
+		_1     [4]byte
 		value  unsafe.Pointer
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
-	if err := call(symCuDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceSetGraphMemAttribute resets one of the two high-water marks of a device's graph memory.
@@ -1943,17 +1867,15 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
-		_      [4]byte
+		_0     [4]byte
 		attr   CUgraphMem_attribute
-		_      [4]byte
+		_1     [4]byte
 		value  unsafe.Pointer
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{device: device, attr: attr, value: value}
-	if err := call(symCuDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceSetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphClone makes an independent copy of a graph: its nodes with their parameters, its edges,
@@ -1996,13 +1918,11 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 	args := &struct {
 		phGraphClone  *CUgraph
 		originalGraph CUgraph
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{phGraphClone: phGraphClone, originalGraph: originalGraph}
-	if err := call(symCuGraphClone, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphClone, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeFindInClone finds the node of a clone that was copied from a given node of the
@@ -2038,13 +1958,11 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 		phNode        *CUgraphNode
 		hOriginalNode CUgraphNode
 		hClonedGraph  CUgraph
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{phNode: phNode, hOriginalNode: hOriginalNode, hClonedGraph: hClonedGraph}
-	if err := call(symCuGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeFindInClone, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetType returns the type of a node: kernel, memcpy, host function and so on.
@@ -2081,13 +1999,11 @@ func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 	args := &struct {
 		hNode CUgraphNode
 		type_ *CUgraphNodeType
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hNode: hNode, type_: type_}
-	if err := call(symCuGraphNodeGetType, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetType, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetContainingGraph returns the graph to which a node belongs; for a node inside a
@@ -2113,13 +2029,11 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := &struct {
 		hNode   CUgraphNode
 		phGraph *CUgraph
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hNode: hNode, phGraph: phGraph}
-	if err := call(symCuGraphNodeGetContainingGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetContainingGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetLocalId returns the number of a node within its graph, as the files of
@@ -2149,13 +2063,11 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 	args := &struct {
 		hNode  CUgraphNode
 		nodeId *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hNode: hNode, nodeId: nodeId}
-	if err := call(symCuGraphNodeGetLocalId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetLocalId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetToolsId returns the 64-bit number under which profilers and other tools report a
@@ -2183,13 +2095,11 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CUgraphNode
 		toolsNodeId *uint64
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
-	if err := call(symCuGraphNodeGetToolsId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetToolsId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetId returns the number of a graph, as the files of [CuGraphDebugDotPrint] show it.
@@ -2214,13 +2124,11 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 	args := &struct {
 		hGraph  CUgraph
 		graphId *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hGraph: hGraph, graphId: graphId}
-	if err := call(symCuGraphGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecGetId returns the number of an executable, which identifies it in logs beside other
@@ -2246,13 +2154,11 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		graphId    *uint32
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, graphId: graphId}
-	if err := call(symCuGraphExecGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetNodes lists the nodes of a graph, in the order in which they were added.
@@ -2291,13 +2197,11 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 		hGraph   CUgraph
 		nodes    *CUgraphNode
 		numNodes *uint64
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hGraph: hGraph, nodes: nodes, numNodes: numNodes}
-	if err := call(symCuGraphGetNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetRootNodes lists the root nodes of a graph: the nodes without dependencies, with which a
@@ -2330,13 +2234,11 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 		hGraph       CUgraph
 		rootNodes    *CUgraphNode
 		numRootNodes *uint64
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{hGraph: hGraph, rootNodes: rootNodes, numRootNodes: numRootNodes}
-	if err := call(symCuGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it, and
@@ -2396,13 +2298,11 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 		to       *CUgraphNode
 		edgeData *CUgraphEdgeData
 		numEdges *uint64
-		_        [3]uint64
+		_0       [3]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
-	if err := call(symCuGraphGetEdges_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetEdges_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetDependencies lists the dependencies of a node: the nodes from which an edge leads
@@ -2456,13 +2356,11 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 		dependencies    *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies *uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hNode: hNode, dependencies: dependencies, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphNodeGetDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetDependentNodes lists the nodes that depend on a node: the nodes to which an edge
@@ -2512,13 +2410,11 @@ func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphN
 		dependentNodes    *CUgraphNode
 		edgeData          *CUgraphEdgeData
 		numDependentNodes *uint64
-		_                 [4]uint64
+		_0                [4]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{hNode: hNode, dependentNodes: dependentNodes, edgeData: edgeData, numDependentNodes: numDependentNodes}
-	if err := call(symCuGraphNodeGetDependentNodes_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetDependentNodes_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddDependencies adds edges to a graph: each node of to then depends on the node at the
@@ -2573,13 +2469,11 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		to              *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies uint64
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphAddDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphRemoveDependencies removes edges from a graph. The nodes stay; without another path
@@ -2633,13 +2527,11 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		to              *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies uint64
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphRemoveDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphRemoveDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphDestroyNode removes a node from its graph, with all edges from it and to it.
@@ -2676,13 +2568,11 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 func CuGraphDestroyNode(hNode CUgraphNode) error {
 	args := &struct {
 		hNode CUgraphNode
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hNode: hNode}
-	if err := call(symCuGraphDestroyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphDestroyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiate makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
@@ -2813,13 +2703,11 @@ func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags
 		phGraphExec *CUgraphExec
 		hGraph      CUgraph
 		flags       uint64
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, flags: uint64(flags)}
-	if err := call(symCuGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiateWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiateWithParams_ptsz makes an executable of a graph like
@@ -2838,13 +2726,11 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 		phGraphExec       *CUgraphExec
 		hGraph            CUgraph
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
-	if err := call(symCuGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiateWithParams_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecGetFlags returns the flags with which an executable was instantiated, as far as the
@@ -2879,13 +2765,11 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		flags      *uint64
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, flags: flags}
-	if err := call(symCuGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecKernelNodeSetParams changes a kernel node of an executable: arguments, grid, block,
@@ -2953,13 +2837,11 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecKernelNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecKernelNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecMemcpyNodeSetParams changes the addresses and the length of a memcpy node of an
@@ -3012,13 +2894,11 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 		hNode      CUgraphNode
 		copyParams *CUDA_MEMCPY3D
 		ctx        CUcontext
-		_          [4]uint64
+		_0         [4]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, copyParams: copyParams, ctx: ctx}
-	if err := call(symCuGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecMemsetNodeSetParams changes address and value of a memset node of an executable, and
@@ -3068,13 +2948,11 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 		hNode        CUgraphNode
 		memsetParams *CUDA_MEMSET_NODE_PARAMS
 		ctx          CUcontext
-		_            [4]uint64
+		_0           [4]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, memsetParams: memsetParams, ctx: ctx}
-	if err := call(symCuGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecHostNodeSetParams changes the host function that a host node of an executable calls,
@@ -3121,13 +2999,11 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecChildGraphNodeSetParams updates the parameters of all nodes inside a child graph node
@@ -3175,13 +3051,11 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		childGraph CUgraph
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, childGraph: childGraph}
-	if err := call(symCuGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecChildGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecEventRecordNodeSetEvent changes the event that an event record node of an executable
@@ -3227,13 +3101,11 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		event      CUevent
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCuGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecEventWaitNodeSetEvent changes the event for which an event wait node of an executable
@@ -3278,13 +3150,11 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		event      CUevent
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCuGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecExternalSemaphoresSignalNodeSetParams changes the semaphores that a signal node of an
@@ -3332,13 +3202,11 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecExternalSemaphoresWaitNodeSetParams changes the semaphores for which a wait node of an
@@ -3385,13 +3253,11 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeSetEnabled enables or disables a node of an executable.
@@ -3431,14 +3297,12 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		isEnabled  uint32
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCuGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeSetEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetEnabled tells whether a node of an executable is enabled.
@@ -3468,13 +3332,11 @@ func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		isEnabled  *uint32
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCuGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphUpload_ptsz uploads an executable to the device without launching it, so that its first
@@ -3491,13 +3353,11 @@ func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphUpload_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphLaunch_ptsz launches an executable: enqueues one run of it in a stream.
@@ -3513,13 +3373,11 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphLaunch_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecDestroy destroys an executable; its running and queued launches still run to
@@ -3567,13 +3425,11 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 	args := &struct {
 		hGraphExec CUgraphExec
-		_          [7]uint64
+		_0         [7]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec}
-	if err := call(symCuGraphExecDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphDestroy destroys a graph and all its nodes, child graphs included.
@@ -3619,13 +3475,11 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 func CuGraphDestroy(hGraph CUgraph) error {
 	args := &struct {
 		hGraph CUgraph
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hGraph: hGraph}
-	if err := call(symCuGraphDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecUpdate updates the node parameters of an executable from a graph, without a new
@@ -3716,13 +3570,11 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 		hGraphExec CUgraphExec
 		hGraph     CUgraph
 		resultInfo *CUgraphExecUpdateResultInfo
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
-	if err := call(symCuGraphExecUpdate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecUpdate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeCopyAttributes copies all launch attributes (priority, access policy window,
@@ -3750,13 +3602,11 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 	args := &struct {
 		dst CUgraphNode
 		src CUgraphNode
-		_   [6]uint64
+		_0  [6]uint64
 		ret CUresult
+		_1  [4]byte
 	}{dst: dst, src: src}
-	if err := call(symCuGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeGetAttribute reads one launch attribute of a kernel node.
@@ -3787,15 +3637,13 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	args := &struct {
 		hNode     CUgraphNode
 		attr      CUkernelNodeAttrID
-		_         [4]byte
+		_0        [4]byte
 		value_out *CUkernelNodeAttrValue
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{hNode: hNode, attr: attr, value_out: value_out}
-	if err := call(symCuGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeSetAttribute sets one launch attribute of a kernel node.
@@ -3834,15 +3682,13 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	args := &struct {
 		hNode CUgraphNode
 		attr  CUkernelNodeAttrID
-		_     [4]byte
+		_0    [4]byte
 		value *CUkernelNodeAttrValue
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{hNode: hNode, attr: attr, value: value}
-	if err := call(symCuGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphDebugDotPrint writes a description of a graph to a file, in Graphviz's DOT language.
@@ -3883,14 +3729,12 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags CUgraphDebugDot_flag
 		hGraph CUgraph
 		path   *byte
 		flags  CUgraphDebugDot_flags
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{hGraph: hGraph, path: path, flags: flags}
-	if err := call(symCuGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphDebugDotPrint, unsafe.Pointer(args), &args.ret)
 }
 
 // CuUserObjectCreate creates a user object: a reference count for a resource of the program, with a
@@ -3947,16 +3791,14 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 		ptr             uintptr
 		destroy         CUhostFn
 		initialRefcount uint32
-		_               [4]byte
+		_0              [4]byte
 		flags           CUuserObject_flags
-		_               [4]byte
-		_               [3]uint64
+		_1              [4]byte
+		_2              [3]uint64
 		ret             CUresult
+		_3              [4]byte
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
-	if err := call(symCuUserObjectCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuUserObjectCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuUserObjectRetain adds references to a user object; the caller owns them.
@@ -3989,14 +3831,12 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 	args := &struct {
 		object CUuserObject
 		count  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{object: object, count: count}
-	if err := call(symCuUserObjectRetain, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuUserObjectRetain, unsafe.Pointer(args), &args.ret)
 }
 
 // CuUserObjectRelease releases references to a user object that the caller owns, and runs its
@@ -4034,14 +3874,12 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 	args := &struct {
 		object CUuserObject
 		count  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{object: object, count: count}
-	if err := call(symCuUserObjectRelease, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuUserObjectRelease, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphRetainUserObject gives a graph references to a user object, which keep the resource alive
@@ -4086,16 +3924,14 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUuserObjectRetain_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{graph: graph, object: object, count: count, flags: flags}
-	if err := call(symCuGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphRetainUserObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphReleaseUserObject releases references to a user object that a graph holds.
@@ -4133,14 +3969,12 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{graph: graph, object: object, count: count}
-	if err := call(symCuGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphReleaseUserObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddNode adds a node of any type to a graph. Conditional nodes and batches of copies can be
@@ -4227,13 +4061,11 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddNode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddNode_v3 adds a node of any type to a graph. Conditional nodes and batches of copies can
@@ -4253,13 +4085,11 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddNode_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeSetParams replaces the parameters of a node in its graph; the type must stay the same.
@@ -4297,13 +4127,11 @@ func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeSetParams_v2 replaces the parameters of a node in its graph; the type must stay the
@@ -4321,13 +4149,11 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetParams reads the parameters of a node of any type.
@@ -4363,13 +4189,11 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecNodeSetParams changes the parameters of one node of an executable, for any node type
@@ -4429,13 +4253,11 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphConditionalHandleCreate creates a conditional handle: an unsigned 32-bit variable on the
@@ -4489,16 +4311,14 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 		hGraph             CUgraph
 		ctx                CUcontext
 		defaultLaunchValue uint32
-		_                  [4]byte
+		_0                 [4]byte
 		flags              uint32
-		_                  [4]byte
-		_                  [3]uint64
+		_1                 [4]byte
+		_2                 [3]uint64
 		ret                CUresult
+		_3                 [4]byte
 	}{pHandle_out: pHandle_out, hGraph: hGraph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCuGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphConditionalHandleCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddKernelNode_v1 adds a node that launches a kernel.
@@ -4519,13 +4339,11 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS_v1
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddKernelNode_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddKernelNode_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeGetParams_v1 reads the parameters of a kernel node.
@@ -4543,13 +4361,11 @@ func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeGetParams_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeGetParams_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeSetParams_v1 replaces kernel, launch shape and arguments of a kernel node; its
@@ -4568,13 +4384,11 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeSetParams_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeSetParams_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecKernelNodeSetParams_v1 changes a kernel node of an executable: arguments, grid, block,
@@ -4594,13 +4408,11 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecKernelNodeSetParams_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecKernelNodeSetParams_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiateWithParams makes an executable of a graph like [CuGraphInstantiateWithFlags],
@@ -4654,13 +4466,11 @@ func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, inst
 		phGraphExec       *CUgraphExec
 		hGraph            CUgraph
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
-	if err := call(symCuGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiateWithParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecUpdate_v1 updates the node parameters of an executable from a graph, without a new
@@ -4678,13 +4488,11 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 		hGraph           CUgraph
 		hErrorNode_out   *CUgraphNode
 		updateResult_out *CUgraphExecUpdateResult
-		_                [4]uint64
+		_0               [4]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{hGraphExec: hGraphExec, hGraph: hGraph, hErrorNode_out: hErrorNode_out, updateResult_out: updateResult_out}
-	if err := call(symCuGraphExecUpdate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecUpdate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphUpload uploads an executable to the device without launching it, so that its first launch
@@ -4740,13 +4548,11 @@ func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphUpload, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphUpload, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphLaunch launches an executable: enqueues one run of it in a stream.
@@ -4812,13 +4618,11 @@ func CuGraphLaunch(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphLaunch, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphLaunch, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetEdges_v1 lists the edges of a graph: at each index a node, a node that depends on it,
@@ -4836,13 +4640,11 @@ func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numE
 		from     *CUgraphNode
 		to       *CUgraphNode
 		numEdges *uint64
-		_        [4]uint64
+		_0       [4]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hGraph: hGraph, from: from, to: to, numEdges: numEdges}
-	if err := call(symCuGraphGetEdges_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetEdges_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetDependencies_v1 lists the dependencies of a node: the nodes from which an edge
@@ -4859,13 +4661,11 @@ func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode,
 		hNode           CUgraphNode
 		dependencies    *CUgraphNode
 		numDependencies *uint64
-		_               [5]uint64
+		_0              [5]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hNode: hNode, dependencies: dependencies, numDependencies: numDependencies}
-	if err := call(symCuGraphNodeGetDependencies_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetDependentNodes_v1 lists the nodes that depend on a node: the nodes to which an edge
@@ -4882,13 +4682,11 @@ func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphN
 		hNode             CUgraphNode
 		dependentNodes    *CUgraphNode
 		numDependentNodes *uint64
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{hNode: hNode, dependentNodes: dependentNodes, numDependentNodes: numDependentNodes}
-	if err := call(symCuGraphNodeGetDependentNodes_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetDependentNodes_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddDependencies_v1 adds edges to a graph: each node of to then depends on the node at the
@@ -4906,13 +4704,11 @@ func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		from            *CUgraphNode
 		to              *CUgraphNode
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCuGraphAddDependencies_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphRemoveDependencies_v1 removes edges from a graph. The nodes stay; without another path
@@ -4930,13 +4726,11 @@ func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		from            *CUgraphNode
 		to              *CUgraphNode
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCuGraphRemoveDependencies_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphRemoveDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddNode_v1 adds a node of any type to a graph. Conditional nodes and batches of copies can
@@ -4955,13 +4749,11 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddNode_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiate_v1 makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
@@ -4980,13 +4772,11 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		phErrorNode *CUgraphNode
 		logBuffer   *byte
 		bufferSize  uint64
-		_           [3]uint64
+		_0          [3]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
-	if err := call(symCuGraphInstantiate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiate_v2 makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
@@ -5005,11 +4795,9 @@ func CuGraphInstantiate_v2(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		phErrorNode *CUgraphNode
 		logBuffer   *byte
 		bufferSize  uint64
-		_           [3]uint64
+		_0          [3]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
-	if err := call(symCuGraphInstantiate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiate_v2, unsafe.Pointer(args), &args.ret)
 }

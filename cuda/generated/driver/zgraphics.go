@@ -31,13 +31,11 @@ import "unsafe"
 func CuGraphicsUnregisterResource(resource CUgraphicsResource) error {
 	args := &struct {
 		resource CUgraphicsResource
-		_        [7]uint64
+		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{resource: resource}
-	if err := call(symCuGraphicsUnregisterResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsUnregisterResource, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsSubResourceGetMappedArray gives one level and layer of a mapped texture or image as an
@@ -73,16 +71,14 @@ func CuGraphicsSubResourceGetMappedArray(pArray *CUarray, resource CUgraphicsRes
 		pArray     *CUarray
 		resource   CUgraphicsResource
 		arrayIndex uint32
-		_          [4]byte
+		_0         [4]byte
 		mipLevel   uint32
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{pArray: pArray, resource: resource, arrayIndex: arrayIndex, mipLevel: mipLevel}
-	if err := call(symCuGraphicsSubResourceGetMappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsSubResourceGetMappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsResourceGetMappedMipmappedArray gives all levels of a mapped texture as one mipmapped
@@ -114,13 +110,11 @@ func CuGraphicsResourceGetMappedMipmappedArray(pMipmappedArray *CUmipmappedArray
 	args := &struct {
 		pMipmappedArray *CUmipmappedArray
 		resource        CUgraphicsResource
-		_               [6]uint64
+		_0              [6]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{pMipmappedArray: pMipmappedArray, resource: resource}
-	if err := call(symCuGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsResourceGetMappedPointer gives the device address of a mapped buffer.
@@ -165,13 +159,11 @@ func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, 
 		pDevPtr  *CUdeviceptr
 		pSize    *uint64
 		resource CUgraphicsResource
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pDevPtr: pDevPtr, pSize: pSize, resource: resource}
-	if err := call(symCuGraphicsResourceGetMappedPointer_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsResourceGetMappedPointer_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsResourceSetMapFlags promises how kernels will use a resource from its next mapping on,
@@ -218,14 +210,12 @@ func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags CUgraph
 	args := &struct {
 		resource CUgraphicsResource
 		flags    CUgraphicsMapResourceFlags
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{resource: resource, flags: flags}
-	if err := call(symCuGraphicsResourceSetMapFlags_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsResourceSetMapFlags_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsMapResources_ptsz gives CUDA the use of graphics resources: from here until they are
@@ -241,16 +231,14 @@ func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags CUgraph
 func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := &struct {
 		count     uint32
-		_         [4]byte
+		_0        [4]byte
 		resources *CUgraphicsResource
 		hStream   CUstream
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{count: count, resources: resources, hStream: hStream}
-	if err := call(symCuGraphicsMapResources_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsMapResources_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsUnmapResources_ptsz gives resources back to the graphics API, after CUDA work of a
@@ -266,16 +254,14 @@ func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hS
 func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := &struct {
 		count     uint32
-		_         [4]byte
+		_0        [4]byte
 		resources *CUgraphicsResource
 		hStream   CUstream
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{count: count, resources: resources, hStream: hStream}
-	if err := call(symCuGraphicsUnmapResources_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsUnmapResources_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsResourceSetMapFlags_v1 promises how kernels will use a resource from its next mapping
@@ -291,14 +277,12 @@ func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags CUgraph
 	args := &struct {
 		resource CUgraphicsResource
 		flags    CUgraphicsMapResourceFlags
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{resource: resource, flags: flags}
-	if err := call(symCuGraphicsResourceSetMapFlags_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsResourceSetMapFlags_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsResourceGetMappedPointer_v1 gives the device address of a mapped buffer.
@@ -314,13 +298,11 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 		pDevPtr  *CUdeviceptr_v1
 		pSize    *uint32
 		resource CUgraphicsResource
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pDevPtr: pDevPtr, pSize: pSize, resource: resource}
-	if err := call(symCuGraphicsResourceGetMappedPointer_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsResourceGetMappedPointer_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsMapResources gives CUDA the use of graphics resources: from here until they are
@@ -374,16 +356,14 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := &struct {
 		count     uint32
-		_         [4]byte
+		_0        [4]byte
 		resources *CUgraphicsResource
 		hStream   CUstream
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{count: count, resources: resources, hStream: hStream}
-	if err := call(symCuGraphicsMapResources, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsMapResources, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsUnmapResources gives resources back to the graphics API, after CUDA work of a stream.
@@ -427,14 +407,12 @@ func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream
 func CuGraphicsUnmapResources(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := &struct {
 		count     uint32
-		_         [4]byte
+		_0        [4]byte
 		resources *CUgraphicsResource
 		hStream   CUstream
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{count: count, resources: resources, hStream: hStream}
-	if err := call(symCuGraphicsUnmapResources, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsUnmapResources, unsafe.Pointer(args), &args.ret)
 }

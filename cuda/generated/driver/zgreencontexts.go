@@ -56,16 +56,14 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 		phCtx *CUgreenCtx
 		desc  CUdevResourceDesc
 		dev   CUdevice
-		_     [4]byte
+		_0    [4]byte
 		flags CUgreenCtxCreate_flags
-		_     [4]byte
-		_     [4]uint64
+		_1    [4]byte
+		_2    [4]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{phCtx: phCtx, desc: desc, dev: dev, flags: flags}
-	if err := call(symCuGreenCtxCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGreenCtxCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGreenCtxDestroy destroys a green context, and gives back what it had of the device and its hold
@@ -106,13 +104,11 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 	args := &struct {
 		hCtx CUgreenCtx
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{hCtx: hCtx}
-	if err := call(symCuGreenCtxDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGreenCtxDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxFromGreenCtx gives a context handle for a green context, for the functions that want an
@@ -154,13 +150,11 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 	args := &struct {
 		pContext *CUcontext
 		hCtx     CUgreenCtx
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pContext: pContext, hCtx: hCtx}
-	if err := call(symCuCtxFromGreenCtx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxFromGreenCtx, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetDevResource gives all of a device's multiprocessors, or its work queues, as a
@@ -206,17 +200,15 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		device   CUdevice
-		_        [4]byte
+		_0       [4]byte
 		resource *CUdevResource
 		type_    CUdevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_1       [4]byte
+		_2       [5]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{device: device, resource: resource, type_: type_}
-	if err := call(symCuDeviceGetDevResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetDevResource, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetDevResource gives what part of the device a context has: all, for an ordinary context, or
@@ -256,14 +248,12 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 		hCtx     CUcontext
 		resource *CUdevResource
 		type_    CUdevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hCtx: hCtx, resource: resource, type_: type_}
-	if err := call(symCuCtxGetDevResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetDevResource, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGreenCtxGetDevResource gives the resource that a green context was provided with.
@@ -305,14 +295,12 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 		hCtx     CUgreenCtx
 		resource *CUdevResource
 		type_    CUdevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hCtx: hCtx, resource: resource, type_: type_}
-	if err := call(symCuGreenCtxGetDevResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGreenCtxGetDevResource, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevSmResourceSplitByCount splits multiprocessors into groups of the same size, rounded up to
@@ -370,16 +358,14 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 		input     *CUdevResource
 		remainder *CUdevResource
 		flags     CUdevSmResourceSplitByCount_flags
-		_         [4]byte
+		_0        [4]byte
 		minCount  uint32
-		_         [4]byte
-		_         [2]uint64
+		_1        [4]byte
+		_2        [2]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, minCount: minCount}
-	if err := call(symCuDevSmResourceSplitByCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevSmResourceSplitByCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevSmResourceSplit splits multiprocessors into groups that may differ, each as its parameters
@@ -434,19 +420,17 @@ func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevRe
 	args := &struct {
 		result      *CUdevResource
 		nbGroups    uint32
-		_           [4]byte
+		_0          [4]byte
 		input       *CUdevResource
 		remainder   *CUdevResource
 		flags       uint32
-		_           [4]byte
+		_1          [4]byte
 		groupParams *CU_DEV_SM_RESOURCE_GROUP_PARAMS
-		_           [2]uint64
+		_2          [2]uint64
 		ret         CUresult
+		_3          [4]byte
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, groupParams: groupParams}
-	if err := call(symCuDevSmResourceSplit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevSmResourceSplit, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevResourceGenerateDesc makes one description out of resources, which [CuGreenCtxCreate] is
@@ -488,14 +472,12 @@ func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResour
 		phDesc      *CUdevResourceDesc
 		resources   *CUdevResource
 		nbResources uint32
-		_           [4]byte
-		_           [5]uint64
+		_0          [4]byte
+		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{phDesc: phDesc, resources: resources, nbResources: nbResources}
-	if err := call(symCuDevResourceGenerateDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevResourceGenerateDesc, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGreenCtxRecordEvent records an event after all work that a green context's streams hold at this
@@ -536,13 +518,11 @@ func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUgreenCtx
 		hEvent CUevent
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuGreenCtxRecordEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGreenCtxRecordEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGreenCtxWaitEvent makes all later work of a green context wait for an event, in whatever stream
@@ -582,13 +562,11 @@ func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUgreenCtx
 		hEvent CUevent
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuGreenCtxWaitEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGreenCtxWaitEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetGreenCtx tells the green context of a stream, or 0 if it has none.
@@ -631,13 +609,11 @@ func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 	args := &struct {
 		hStream CUstream
 		phCtx   *CUgreenCtx
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, phCtx: phCtx}
-	if err := call(symCuStreamGetGreenCtx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetGreenCtx, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGreenCtxStreamCreate creates a stream whose kernels run on a green context's part of the
@@ -687,16 +663,14 @@ func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags CUstr
 		phStream *CUstream
 		greenCtx CUgreenCtx
 		flags    CUstream_flags
-		_        [4]byte
+		_0       [4]byte
 		priority int32
-		_        [4]byte
-		_        [4]uint64
+		_1       [4]byte
+		_2       [4]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{phStream: phStream, greenCtx: greenCtx, flags: flags, priority: priority}
-	if err := call(symCuGreenCtxStreamCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGreenCtxStreamCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGreenCtxGetId gives a number that names a green context as long as the process lives.
@@ -731,13 +705,11 @@ func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 	args := &struct {
 		greenCtx   CUgreenCtx
 		greenCtxId *uint64
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{greenCtx: greenCtx, greenCtxId: greenCtxId}
-	if err := call(symCuGreenCtxGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGreenCtxGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetDevResource_ptsz gives the multiprocessors on which a stream's kernels may run.
@@ -754,14 +726,12 @@ func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type
 		hStream  CUstream
 		resource *CUdevResource
 		type_    CUdevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, resource: resource, type_: type_}
-	if err := call(symCuStreamGetDevResource_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetDevResource_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetDevResource gives the multiprocessors on which a stream's kernels may run.
@@ -808,12 +778,10 @@ func CuStreamGetDevResource(hStream CUstream, resource *CUdevResource, type_ CUd
 		hStream  CUstream
 		resource *CUdevResource
 		type_    CUdevResourceType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, resource: resource, type_: type_}
-	if err := call(symCuStreamGetDevResource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetDevResource, unsafe.Pointer(args), &args.ret)
 }

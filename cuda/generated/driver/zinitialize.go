@@ -39,12 +39,10 @@ import "unsafe"
 func CuInit(Flags uint32) error {
 	args := &struct {
 		Flags uint32
-		_     [4]byte
-		_     [7]uint64
+		_0    [4]byte
+		_1    [7]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{Flags: Flags}
-	if err := call(symCuInit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuInit, unsafe.Pointer(args), &args.ret)
 }

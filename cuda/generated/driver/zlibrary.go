@@ -55,17 +55,15 @@ func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUji
 		jitOptions          *CUjit_option
 		jitOptionsValues    *uintptr
 		numJitOptions       uint32
-		_                   [4]byte
+		_0                  [4]byte
 		libraryOptions      *CUlibraryOption
 		libraryOptionValues *uintptr
 		numLibraryOptions   uint32
-		_                   [4]byte
+		_1                  [4]byte
 		ret                 CUresult
+		_2                  [4]byte
 	}{library: library, code: code, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
-	if err := call(symCuLibraryLoadData, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryLoadData, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryLoadFromFile loads device code from a file for all devices and contexts of the process
@@ -111,17 +109,15 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 		jitOptions          *CUjit_option
 		jitOptionsValues    *uintptr
 		numJitOptions       uint32
-		_                   [4]byte
+		_0                  [4]byte
 		libraryOptions      *CUlibraryOption
 		libraryOptionValues *uintptr
 		numLibraryOptions   uint32
-		_                   [4]byte
+		_1                  [4]byte
 		ret                 CUresult
+		_2                  [4]byte
 	}{library: library, fileName: fileName, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
-	if err := call(symCuLibraryLoadFromFile, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryLoadFromFile, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryUnload takes a library off every context; its kernels, variables and modules are invalid
@@ -152,13 +148,11 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 func CuLibraryUnload(library CUlibrary) error {
 	args := &struct {
 		library CUlibrary
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{library: library}
-	if err := call(symCuLibraryUnload, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryUnload, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryGetKernel finds a kernel in a library by its name.
@@ -194,13 +188,11 @@ func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error 
 		pKernel *CUkernel
 		library CUlibrary
 		name    *byte
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pKernel: pKernel, library: library, name: name}
-	if err := call(symCuLibraryGetKernel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryGetKernel, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryGetKernelCount counts the kernels of a library; it compiles and loads nothing on a
@@ -225,13 +217,11 @@ func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 	args := &struct {
 		count *uint32
 		lib   CUlibrary
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{count: count, lib: lib}
-	if err := call(symCuLibraryGetKernelCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryGetKernelCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryEnumerateKernels lists the kernels of a library, in no particular order.
@@ -261,15 +251,13 @@ func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibra
 	args := &struct {
 		kernels    *CUkernel
 		numKernels uint32
-		_          [4]byte
+		_0         [4]byte
 		lib        CUlibrary
-		_          [5]uint64
+		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{kernels: kernels, numKernels: numKernels, lib: lib}
-	if err := call(symCuLibraryEnumerateKernels, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryEnumerateKernels, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryGetModule gives the module that a library became in the current context, loading it if
@@ -298,13 +286,11 @@ func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
 	args := &struct {
 		pMod    *CUmodule
 		library CUlibrary
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pMod: pMod, library: library}
-	if err := call(symCuLibraryGetModule, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryGetModule, unsafe.Pointer(args), &args.ret)
 }
 
 // CuKernelGetFunction gives the function that a kernel became in the current context, loading it if
@@ -341,13 +327,11 @@ func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
 	args := &struct {
 		pFunc  *CUfunction
 		kernel CUkernel
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{pFunc: pFunc, kernel: kernel}
-	if err := call(symCuKernelGetFunction, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuKernelGetFunction, unsafe.Pointer(args), &args.ret)
 }
 
 // CuKernelGetLibrary tells which library a kernel is from; the library gains no reference by it.
@@ -370,13 +354,11 @@ func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
 	args := &struct {
 		pLib   *CUlibrary
 		kernel CUkernel
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{pLib: pLib, kernel: kernel}
-	if err := call(symCuKernelGetLibrary, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuKernelGetLibrary, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryGetGlobal finds the address and size that a __device__ or __constant__ variable of a
@@ -417,13 +399,11 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 		bytes   *uint64
 		library CUlibrary
 		name    *byte
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
-	if err := call(symCuLibraryGetGlobal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryGetGlobal, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryGetManaged finds the address and size of a __managed__ variable of a library.
@@ -463,13 +443,11 @@ func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, na
 		bytes   *uint64
 		library CUlibrary
 		name    *byte
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
-	if err := call(symCuLibraryGetManaged, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryGetManaged, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLibraryGetUnifiedFunction gives the pointer that a host and device function of a library has on
@@ -503,13 +481,11 @@ func CuLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CUlibrary, symbol
 		fptr    *unsafe.Pointer
 		library CUlibrary
 		symbol  *byte
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{fptr: fptr, library: library, symbol: symbol}
-	if err := call(symCuLibraryGetUnifiedFunction, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLibraryGetUnifiedFunction, unsafe.Pointer(args), &args.ret)
 }
 
 // CuKernelGetAttribute reads one property of a kernel as compiled for a device: registers, shared
@@ -542,17 +518,15 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 	args := &struct {
 		pi     *int32
 		attrib CUfunction_attribute
-		_      [4]byte
+		_0     [4]byte
 		kernel CUkernel
 		dev    CUdevice
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{pi: pi, attrib: attrib, kernel: kernel, dev: dev}
-	if err := call(symCuKernelGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuKernelGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuKernelSetAttribute sets a property of a kernel for all its launches on a device.
@@ -590,19 +564,17 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 func CuKernelSetAttribute(attrib CUfunction_attribute, val int32, kernel CUkernel, dev CUdevice) error {
 	args := &struct {
 		attrib CUfunction_attribute
-		_      [4]byte
+		_0     [4]byte
 		val    int32
-		_      [4]byte
+		_1     [4]byte
 		kernel CUkernel
 		dev    CUdevice
-		_      [4]byte
-		_      [4]uint64
+		_2     [4]byte
+		_3     [4]uint64
 		ret    CUresult
+		_4     [4]byte
 	}{attrib: attrib, val: val, kernel: kernel, dev: dev}
-	if err := call(symCuKernelSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuKernelSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuKernelSetCacheConfig states whether a kernel on a device would rather have more L1 cache or
@@ -632,16 +604,14 @@ func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) 
 	args := &struct {
 		kernel CUkernel
 		config CUfunc_cache
-		_      [4]byte
+		_0     [4]byte
 		dev    CUdevice
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{kernel: kernel, config: config, dev: dev}
-	if err := call(symCuKernelSetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuKernelSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CuKernelGetName gives the name of a kernel as it stands in the code, mangled if it is a C++ name.
@@ -666,13 +636,11 @@ func CuKernelGetName(name **byte, hfunc CUkernel) error {
 	args := &struct {
 		name  **byte
 		hfunc CUkernel
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{name: name, hfunc: hfunc}
-	if err := call(symCuKernelGetName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuKernelGetName, unsafe.Pointer(args), &args.ret)
 }
 
 // CuKernelGetParamInfo tells where one parameter of a kernel lies in its parameter block, and how
@@ -703,13 +671,11 @@ func CuKernelGetParamInfo(kernel CUkernel, paramIndex uint64, paramOffset *uint6
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
-		_           [4]uint64
+		_0          [4]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{kernel: kernel, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
-	if err := call(symCuKernelGetParamInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuKernelGetParamInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // CuKernelGetParamCount counts a kernel's parameters: the values that kernelParams of a launch must
@@ -731,11 +697,9 @@ func CuKernelGetParamCount(kernel CUkernel, paramCount *uint64) error {
 	args := &struct {
 		kernel     CUkernel
 		paramCount *uint64
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{kernel: kernel, paramCount: paramCount}
-	if err := call(symCuKernelGetParamCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuKernelGetParamCount, unsafe.Pointer(args), &args.ret)
 }

@@ -36,14 +36,12 @@ func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) err
 	args := &struct {
 		baseLeId *CUlogicalEndpointId
 		count    uint32
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{baseLeId: baseLeId, count: count}
-	if err := call(symCuLogicalEndpointIdReserve, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointIdReserve, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointIdRelease gives reserved numbers of logical endpoints back.
@@ -72,16 +70,14 @@ func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) err
 func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) error {
 	args := &struct {
 		baseLeId CUlogicalEndpointId
-		_        [4]byte
+		_0       [4]byte
 		count    uint32
-		_        [4]byte
-		_        [6]uint64
+		_1       [4]byte
+		_2       [6]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{baseLeId: baseLeId, count: count}
-	if err := call(symCuLogicalEndpointIdRelease, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointIdRelease, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointCreate creates a logical endpoint under a reserved number: of one device, or of
@@ -117,15 +113,13 @@ func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) erro
 func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointProp) error {
 	args := &struct {
 		leId CUlogicalEndpointId
-		_    [4]byte
+		_0   [4]byte
 		prop *CUlogicalEndpointProp
-		_    [6]uint64
+		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{leId: leId, prop: prop}
-	if err := call(symCuLogicalEndpointCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointAddDevice adds a device to the team of a multicast endpoint, for the endpoint's
@@ -156,16 +150,14 @@ func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointPr
 func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 	args := &struct {
 		leId CUlogicalEndpointId
-		_    [4]byte
+		_0   [4]byte
 		dev  CUdevice
-		_    [4]byte
-		_    [6]uint64
+		_1   [4]byte
+		_2   [6]uint64
 		ret  CUresult
+		_3   [4]byte
 	}{leId: leId, dev: dev}
-	if err := call(symCuLogicalEndpointAddDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointAddDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointDestroy ends this process's use of a logical endpoint and unbinds what it has
@@ -197,14 +189,12 @@ func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 	args := &struct {
 		leId CUlogicalEndpointId
-		_    [4]byte
-		_    [7]uint64
+		_0   [4]byte
+		_1   [7]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{leId: leId}
-	if err := call(symCuLogicalEndpointDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointBindAddr binds memory, named by its address, to a place in a logical endpoint.
@@ -246,20 +236,18 @@ func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset uint64, ptr unsafe.Pointer, size uint64, flags uint64) error {
 	args := &struct {
 		leId   CUlogicalEndpointId
-		_      [4]byte
+		_0     [4]byte
 		dev    CUdevice
-		_      [4]byte
+		_1     [4]byte
 		offset uint64
 		ptr    unsafe.Pointer
 		size   uint64
 		flags  uint64
-		_      [2]uint64
+		_2     [2]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{leId: leId, dev: dev, offset: offset, ptr: ptr, size: size, flags: flags}
-	if err := call(symCuLogicalEndpointBindAddr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointBindAddr, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointBindMem binds physical memory, named by its handle, to a place in a logical
@@ -299,21 +287,19 @@ func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset ui
 func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
 	args := &struct {
 		leId      CUlogicalEndpointId
-		_         [4]byte
+		_0        [4]byte
 		dev       CUdevice
-		_         [4]byte
+		_1        [4]byte
 		offset    uint64
 		memHandle CUmemGenericAllocationHandle
 		memOffset uint64
 		size      uint64
 		flags     uint64
-		_         [1]uint64
+		_2        [1]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{leId: leId, dev: dev, offset: offset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
-	if err := call(symCuLogicalEndpointBindMem, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointBindMem, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointUnbind ends bindings in a part of a logical endpoint for one device.
@@ -346,18 +332,16 @@ func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uin
 func CuLogicalEndpointUnbind(leId CUlogicalEndpointId, dev CUdevice, offset uint64, size uint64) error {
 	args := &struct {
 		leId   CUlogicalEndpointId
-		_      [4]byte
+		_0     [4]byte
 		dev    CUdevice
-		_      [4]byte
+		_1     [4]byte
 		offset uint64
 		size   uint64
-		_      [4]uint64
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{leId: leId, dev: dev, offset: offset, size: size}
-	if err := call(symCuLogicalEndpointUnbind, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointUnbind, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointExport makes a handle by which another process, on any node of the fabric, can
@@ -389,16 +373,14 @@ func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, ha
 	args := &struct {
 		handle     unsafe.Pointer
 		leId       CUlogicalEndpointId
-		_          [4]byte
+		_0         [4]byte
 		handleType CUlogicalEndpointIpcHandleType
-		_          [4]byte
-		_          [5]uint64
+		_1         [4]byte
+		_2         [5]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{handle: handle, leId: leId, handleType: handleType}
-	if err := call(symCuLogicalEndpointExport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointExport, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointImport makes an endpoint of another process usable here, under a reserved
@@ -431,17 +413,15 @@ func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, ha
 func CuLogicalEndpointImport(leId CUlogicalEndpointId, handle unsafe.Pointer, handleType CUlogicalEndpointIpcHandleType) error {
 	args := &struct {
 		leId       CUlogicalEndpointId
-		_          [4]byte
+		_0         [4]byte
 		handle     unsafe.Pointer
 		handleType CUlogicalEndpointIpcHandleType
-		_          [4]byte
-		_          [5]uint64
+		_1         [4]byte
+		_2         [5]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{leId: leId, handle: handle, handleType: handleType}
-	if err := call(symCuLogicalEndpointImport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointImport, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointGetLimits tells how bindings in an endpoint have to be aligned, and how large
@@ -475,13 +455,11 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 		bindAlignment *uint64
 		maxSize       *uint64
 		prop          *CUlogicalEndpointProp
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{bindAlignment: bindAlignment, maxSize: maxSize, prop: prop}
-	if err := call(symCuLogicalEndpointGetLimits, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointGetLimits, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogicalEndpointQuery tells whether all endpoints of a run of numbers are ready for use.
@@ -517,15 +495,13 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 func CuLogicalEndpointQuery(leId CUlogicalEndpointId, count uint32, queryStatus *int32) error {
 	args := &struct {
 		leId        CUlogicalEndpointId
-		_           [4]byte
+		_0          [4]byte
 		count       uint32
-		_           [4]byte
+		_1          [4]byte
 		queryStatus *int32
-		_           [5]uint64
+		_2          [5]uint64
 		ret         CUresult
+		_3          [4]byte
 	}{leId: leId, count: count, queryStatus: queryStatus}
-	if err := call(symCuLogicalEndpointQuery, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogicalEndpointQuery, unsafe.Pointer(args), &args.ret)
 }

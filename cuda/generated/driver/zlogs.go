@@ -41,13 +41,11 @@ func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callb
 		callbackFunc CUlogsCallback
 		userData     uintptr
 		callback_out *CUlogsCallbackHandle
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{callbackFunc: callbackFunc, userData: userData, callback_out: callback_out}
-	if err := call(symCuLogsRegisterCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogsRegisterCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogsUnregisterCallback ends the calls that [CuLogsRegisterCallback] asked for.
@@ -69,13 +67,11 @@ func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callb
 func CuLogsUnregisterCallback(callback CUlogsCallbackHandle) error {
 	args := &struct {
 		callback CUlogsCallbackHandle
-		_        [7]uint64
+		_0       [7]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{callback: callback}
-	if err := call(symCuLogsUnregisterCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogsUnregisterCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogsCurrent notes the present end of the log, so that only later messages are read.
@@ -99,14 +95,12 @@ func CuLogsCurrent(iterator_out *CUlogIterator, flags uint32) error {
 	args := &struct {
 		iterator_out *CUlogIterator
 		flags        uint32
-		_            [4]byte
-		_            [6]uint64
+		_0           [4]byte
+		_1           [6]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{iterator_out: iterator_out, flags: flags}
-	if err := call(symCuLogsCurrent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogsCurrent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogsDumpToFile writes the log, or what follows a noted place, to a file.
@@ -132,14 +126,12 @@ func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) e
 		iterator   *CUlogIterator
 		pathToFile *byte
 		flags      uint32
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{iterator: iterator, pathToFile: pathToFile, flags: flags}
-	if err := call(symCuLogsDumpToFile, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogsDumpToFile, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLogsDumpToMemory copies the log, or what follows a noted place, into a buffer as lines of text
@@ -174,12 +166,10 @@ func CuLogsDumpToMemory(iterator *CUlogIterator, buffer *byte, size *uint64, fla
 		buffer   *byte
 		size     *uint64
 		flags    uint32
-		_        [4]byte
-		_        [4]uint64
+		_0       [4]byte
+		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{iterator: iterator, buffer: buffer, size: size, flags: flags}
-	if err := call(symCuLogsDumpToMemory, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLogsDumpToMemory, unsafe.Pointer(args), &args.ret)
 }

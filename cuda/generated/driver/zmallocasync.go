@@ -17,13 +17,11 @@ func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
 	args := &struct {
 		dptr    CUdeviceptr
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptr: dptr, hStream: hStream}
-	if err := call(symCuMemFreeAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemFreeAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocAsync_ptsz allocates memory from the current pool of the stream's device, in stream
@@ -41,13 +39,11 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 		dptr     *CUdeviceptr
 		bytesize uint64
 		hStream  CUstream
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize, hStream: hStream}
-	if err := call(symCuMemAllocAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolTrimTo releases unused memory of a pool to the system, down to a given amount.
@@ -89,13 +85,11 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 	args := &struct {
 		pool           CUmemoryPool
 		minBytesToKeep uint64
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pool: pool, minBytesToKeep: minBytesToKeep}
-	if err := call(symCuMemPoolTrimTo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolTrimTo, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolSetAttribute sets a pool's release threshold or a rule of reuse, or resets a high-water
@@ -133,15 +127,13 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 	args := &struct {
 		pool  CUmemoryPool
 		attr  CUmemPool_attribute
-		_     [4]byte
+		_0    [4]byte
 		value unsafe.Pointer
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pool: pool, attr: attr, value: value}
-	if err := call(symCuMemPoolSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolGetAttribute returns an attribute of a pool: a property or a statistic.
@@ -180,15 +172,13 @@ func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 	args := &struct {
 		pool  CUmemoryPool
 		attr  CUmemPool_attribute
-		_     [4]byte
+		_0    [4]byte
 		value unsafe.Pointer
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pool: pool, attr: attr, value: value}
-	if err := call(symCuMemPoolGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolSetAccess gives other devices access to a pool's memory, or takes it away.
@@ -232,13 +222,11 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 		pool  CUmemoryPool
 		map_  *CUmemAccessDesc
 		count uint64
-		_     [5]uint64
+		_0    [5]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pool: pool, map_: map_, count: count}
-	if err := call(symCuMemPoolSetAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolSetAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolGetAccess returns the access rights of a device, or of the host, to a pool's memory.
@@ -269,13 +257,11 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 		flags    *CUmemAccess_flags
 		memPool  CUmemoryPool
 		location *CUmemLocation
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{flags: flags, memPool: memPool, location: location}
-	if err := call(symCuMemPoolGetAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolGetAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolCreate creates a memory pool.
@@ -328,13 +314,11 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 	args := &struct {
 		pool      *CUmemoryPool
 		poolProps *CUmemPoolProps
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{pool: pool, poolProps: poolProps}
-	if err := call(symCuMemPoolCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolDestroy destroys a pool, once the last of its memory is freed.
@@ -369,13 +353,11 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 func CuMemPoolDestroy(pool CUmemoryPool) error {
 	args := &struct {
 		pool CUmemoryPool
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{pool: pool}
-	if err := call(symCuMemPoolDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetDefaultMemPool returns the default pool of a location and kind of memory.
@@ -417,14 +399,12 @@ func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, typ
 		pool_out *CUmemoryPool
 		location *CUmemLocation
 		type_    CUmemAllocationType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pool_out: pool_out, location: location, type_: type_}
-	if err := call(symCuMemGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetDefaultMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetMemPool returns the current pool of a location and kind of memory.
@@ -458,14 +438,12 @@ func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAll
 		pool     *CUmemoryPool
 		location *CUmemLocation
 		type_    CUmemAllocationType
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pool: pool, location: location, type_: type_}
-	if err := call(symCuMemGetMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemSetMemPool makes a pool the current pool of a location and kind of memory.
@@ -501,15 +479,13 @@ func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CU
 	args := &struct {
 		location *CUmemLocation
 		type_    CUmemAllocationType
-		_        [4]byte
+		_0       [4]byte
 		pool     CUmemoryPool
-		_        [5]uint64
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{location: location, type_: type_, pool: pool}
-	if err := call(symCuMemSetMemPool, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemSetMemPool, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocFromPoolAsync_ptsz allocates memory from a given pool, in stream order.
@@ -527,13 +503,11 @@ func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmem
 		bytesize uint64
 		pool     CUmemoryPool
 		hStream  CUstream
-		_        [4]uint64
+		_0       [4]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize, pool: pool, hStream: hStream}
-	if err := call(symCuMemAllocFromPoolAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocFromPoolAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolExportToShareableHandle exports a pool as a handle, with which another process can
@@ -578,15 +552,13 @@ func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPo
 		handle_out unsafe.Pointer
 		pool       CUmemoryPool
 		handleType CUmemAllocationHandleType
-		_          [4]byte
+		_0         [4]byte
 		flags      uint64
-		_          [4]uint64
+		_1         [4]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{handle_out: handle_out, pool: pool, handleType: handleType, flags: flags}
-	if err := call(symCuMemPoolExportToShareableHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolExportToShareableHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolImportFromShareableHandle imports a pool of another process.
@@ -630,15 +602,13 @@ func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Po
 		pool_out   *CUmemoryPool
 		handle     unsafe.Pointer
 		handleType CUmemAllocationHandleType
-		_          [4]byte
+		_0         [4]byte
 		flags      uint64
-		_          [4]uint64
+		_1         [4]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{pool_out: pool_out, handle: handle, handleType: handleType, flags: flags}
-	if err := call(symCuMemPoolImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolImportFromShareableHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolExportPointer exports one allocation of a shared pool as 64 bytes of data, for another
@@ -675,13 +645,11 @@ func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdevicep
 	args := &struct {
 		shareData_out *CUmemPoolPtrExportData
 		ptr           CUdeviceptr
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{shareData_out: shareData_out, ptr: ptr}
-	if err := call(symCuMemPoolExportPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolExportPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPoolImportPointer imports an allocation of another process's pool.
@@ -721,13 +689,11 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 		ptr_out   *CUdeviceptr
 		pool      CUmemoryPool
 		shareData *CUmemPoolPtrExportData
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{ptr_out: ptr_out, pool: pool, shareData: shareData}
-	if err := call(symCuMemPoolImportPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPoolImportPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemFreeAsync frees memory in stream order.
@@ -771,13 +737,11 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 	args := &struct {
 		dptr    CUdeviceptr
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptr: dptr, hStream: hStream}
-	if err := call(symCuMemFreeAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemFreeAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocAsync allocates memory from the current pool of the stream's device, in stream order.
@@ -835,13 +799,11 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 		dptr     *CUdeviceptr
 		bytesize uint64
 		hStream  CUstream
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize, hStream: hStream}
-	if err := call(symCuMemAllocAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocFromPoolAsync allocates memory from a given pool, in stream order.
@@ -887,11 +849,9 @@ func CuMemAllocFromPoolAsync(dptr *CUdeviceptr, bytesize uint64, pool CUmemoryPo
 		bytesize uint64
 		pool     CUmemoryPool
 		hStream  CUstream
-		_        [4]uint64
+		_0       [4]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize, pool: pool, hStream: hStream}
-	if err := call(symCuMemAllocFromPoolAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocFromPoolAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -63,13 +63,11 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 	args := &struct {
 		free  *uint64
 		total *uint64
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{free: free, total: total}
-	if err := call(symCuMemGetInfo_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAlloc allocates device memory on the current context's device.
@@ -144,13 +142,11 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dptr: dptr, bytesize: bytesize}
-	if err := call(symCuMemAlloc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAlloc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocPitch allocates device memory for rows of equal length, padded so that each row is well
@@ -220,14 +216,12 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 		WidthInBytes     uint64
 		Height           uint64
 		ElementSizeBytes uint32
-		_                [4]byte
-		_                [3]uint64
+		_0               [4]byte
+		_1               [3]uint64
 		ret              CUresult
+		_2               [4]byte
 	}{dptr: dptr, pPitch: pPitch, WidthInBytes: WidthInBytes, Height: Height, ElementSizeBytes: ElementSizeBytes}
-	if err := call(symCuMemAllocPitch_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocPitch_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemFree frees memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a pool.
@@ -297,13 +291,11 @@ func CuMemFree(dptr CUdeviceptr) error {
 func CuMemFree_v2(dptr CUdeviceptr) error {
 	args := &struct {
 		dptr CUdeviceptr
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{dptr: dptr}
-	if err := call(symCuMemFree_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemFree_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetAddressRange returns start and size of the allocation that contains an address.
@@ -356,13 +348,11 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 		pbase *CUdeviceptr
 		psize *uint64
 		dptr  CUdeviceptr
-		_     [5]uint64
+		_0    [5]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pbase: pbase, psize: psize, dptr: dptr}
-	if err := call(symCuMemGetAddressRange_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetAddressRange_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocHost allocates pinned (page-locked) host memory, which the device's copy engines read
@@ -432,13 +422,11 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 	args := &struct {
 		pp       *unsafe.Pointer
 		bytesize uint64
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pp: pp, bytesize: bytesize}
-	if err := call(symCuMemAllocHost_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocHost_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemFreeHost frees pinned host memory of cuMemAllocHost or cuMemHostAlloc.
@@ -486,13 +474,11 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 func CuMemFreeHost(p unsafe.Pointer) error {
 	args := &struct {
 		p   unsafe.Pointer
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{p: p}
-	if err := call(symCuMemFreeHost, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemFreeHost, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemHostAlloc allocates pinned (page-locked) host memory with given properties.
@@ -550,14 +536,12 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 		pp       *unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pp: pp, bytesize: bytesize, Flags: Flags}
-	if err := call(symCuMemHostAlloc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemHostAlloc, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemHostGetDevicePointer returns the address by which kernels access pinned host memory.
@@ -618,14 +602,12 @@ func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags ui
 		pdptr *CUdeviceptr
 		p     unsafe.Pointer
 		Flags uint32
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pdptr: pdptr, p: p, Flags: Flags}
-	if err := call(symCuMemHostGetDevicePointer_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemHostGetDevicePointer_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemHostGetFlags returns the flags that are in force for pinned memory.
@@ -657,13 +639,11 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 	args := &struct {
 		pFlags *uint32
 		p      unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{pFlags: pFlags, p: p}
-	if err := call(symCuMemHostGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemHostGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocManaged allocates managed memory, which the CPU and every GPU access by the same
@@ -730,14 +710,12 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags CUmemAttach_fla
 		dptr     *CUdeviceptr
 		bytesize uint64
 		flags    CUmemAttach_flags
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{dptr: dptr, bytesize: bytesize, flags: flags}
-	if err := call(symCuMemAllocManaged, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocManaged, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceRegisterAsyncNotification registers a callback that CUDA calls when this process exceeds
@@ -779,17 +757,15 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags CUmemAttach_fla
 func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCallback, userData uintptr, callback *CUasyncCallbackHandle) error {
 	args := &struct {
 		device       CUdevice
-		_            [4]byte
+		_0           [4]byte
 		callbackFunc CUasyncCallback
 		userData     uintptr
 		callback     *CUasyncCallbackHandle
-		_            [4]uint64
+		_1           [4]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{device: device, callbackFunc: callbackFunc, userData: userData, callback: callback}
-	if err := call(symCuDeviceRegisterAsyncNotification, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceRegisterAsyncNotification, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceUnregisterAsyncNotification ends a registration of [CuDeviceRegisterAsyncNotification].
@@ -816,15 +792,13 @@ func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCall
 func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallbackHandle) error {
 	args := &struct {
 		device   CUdevice
-		_        [4]byte
+		_0       [4]byte
 		callback CUasyncCallbackHandle
-		_        [6]uint64
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{device: device, callback: callback}
-	if err := call(symCuDeviceUnregisterAsyncNotification, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceUnregisterAsyncNotification, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetByPCIBusId returns the device with a given PCI address.
@@ -863,13 +837,11 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 	args := &struct {
 		dev      *CUdevice
 		pciBusId *byte
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{dev: dev, pciBusId: pciBusId}
-	if err := call(symCuDeviceGetByPCIBusId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetByPCIBusId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetPCIBusId writes a device's PCI address as text: domain, bus, device and function in
@@ -905,16 +877,14 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 	args := &struct {
 		pciBusId *byte
 		len      int32
-		_        [4]byte
+		_0       [4]byte
 		dev      CUdevice
-		_        [4]byte
-		_        [5]uint64
+		_1       [4]byte
+		_2       [5]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{pciBusId: pciBusId, len: len, dev: dev}
-	if err := call(symCuDeviceGetPCIBusId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetPCIBusId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuIpcGetEventHandle makes an IPC handle, with which another process can record an event of this
@@ -949,13 +919,11 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 	args := &struct {
 		pHandle *CUipcEventHandle
 		event   CUevent
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pHandle: pHandle, event: event}
-	if err := call(symCuIpcGetEventHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuIpcGetEventHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuIpcOpenEventHandle opens an event of another process in this process.
@@ -997,11 +965,9 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 		phEvent *CUevent
 		handle  CUipcEventHandle
 		ret     CUresult
+		_0      [4]byte
 	}{phEvent: phEvent, handle: handle}
-	if err := call(symCuIpcOpenEventHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuIpcOpenEventHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuIpcGetMemHandle makes an IPC handle, with which another process on this machine can map device
@@ -1045,13 +1011,11 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 	args := &struct {
 		pHandle *CUipcMemHandle
 		dptr    CUdeviceptr
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pHandle: pHandle, dptr: dptr}
-	if err := call(symCuIpcGetMemHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuIpcGetMemHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuIpcOpenMemHandle maps device memory of another process into this one.
@@ -1109,13 +1073,11 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUip
 		pdptr  *CUdeviceptr
 		handle CUipcMemHandle
 		Flags  CUipcMem_flags
-		_      [4]byte
+		_0     [4]byte
 		ret    CUresult
+		_1     [4]byte
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
-	if err := call(symCuIpcOpenMemHandle_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuIpcOpenMemHandle_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuIpcCloseMemHandle releases one reference to device memory of another process, and unmaps the
@@ -1154,13 +1116,11 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUip
 func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 	args := &struct {
 		dptr CUdeviceptr
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{dptr: dptr}
-	if err := call(symCuIpcCloseMemHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuIpcCloseMemHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemHostRegister registers host memory: pins memory of the program, so that copies from and to
@@ -1240,14 +1200,12 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 		p        unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{p: p, bytesize: bytesize, Flags: Flags}
-	if err := call(symCuMemHostRegister_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemHostRegister_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemHostUnregister ends a registration and unlocks the pages.
@@ -1287,13 +1245,11 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 func CuMemHostUnregister(p unsafe.Pointer) error {
 	args := &struct {
 		p   unsafe.Pointer
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
+		_1  [4]byte
 	}{p: p}
-	if err := call(symCuMemHostUnregister, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemHostUnregister, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy_ptds copies bytes between any two addresses, host or device, and waits unless both are
@@ -1311,13 +1267,11 @@ func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 		dst       CUdeviceptr
 		src       CUdeviceptr
 		ByteCount uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dst: dst, src: src, ByteCount: ByteCount}
-	if err := call(symCuMemcpy_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyPeer_ptds copies memory of one context to memory of another.
@@ -1336,13 +1290,11 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 		srcDevice  CUdeviceptr
 		srcContext CUcontext
 		ByteCount  uint64
-		_          [3]uint64
+		_0         [3]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount}
-	if err := call(symCuMemcpyPeer_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyPeer_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoD_v2_ptds copies from host to device memory, and returns when the host memory may be
@@ -1360,13 +1312,11 @@ func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 		dstDevice CUdeviceptr
 		srcHost   unsafe.Pointer
 		ByteCount uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoD_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoH_v2_ptds copies from device to host memory, and returns when the bytes have arrived.
@@ -1383,13 +1333,11 @@ func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr
 		ByteCount uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoH_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoH_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoD_v2_ptds copies between two ranges of device memory, on one GPU or two.
@@ -1406,13 +1354,11 @@ func CuMemcpyDtoD_v2_ptds(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 		dstDevice CUdeviceptr
 		srcDevice CUdeviceptr
 		ByteCount uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoD_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoA_v2_ptds copies from linear device memory into an array of one dimension.
@@ -1430,13 +1376,11 @@ func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdevice
 		dstOffset uint64
 		srcDevice CUdeviceptr
 		ByteCount uint64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoA_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoD_v2_ptds copies from an array of one dimension to linear device memory.
@@ -1454,13 +1398,11 @@ func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uin
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoD_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoA_v2_ptds copies from host memory to an array of one dimension, and returns when the
@@ -1479,13 +1421,11 @@ func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 		dstOffset uint64
 		srcHost   unsafe.Pointer
 		ByteCount uint64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoA_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoH_v2_ptds copies from an array of one dimension to host memory, and returns when the
@@ -1504,13 +1444,11 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoH_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoH_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoA_v2_ptds copies between two arrays of one dimension whose elements have the same
@@ -1530,13 +1468,11 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoA_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2D_v2_ptds copies a rectangle between host memory, device memory and arrays, and waits
@@ -1552,13 +1488,11 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2D_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2D_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2DUnaligned_v2_ptds copies a rectangle like cuMemcpy2D, with any alignment of the rows.
@@ -1573,13 +1507,11 @@ func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2DUnaligned_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2DUnaligned_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3D_v2_ptds copies a box (width, height and depth) between linear memory and arrays, in
@@ -1595,13 +1527,11 @@ func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3D_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3D_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DPeer_ptds copies a box between memory of two contexts.
@@ -1616,13 +1546,11 @@ func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 func CuMemcpy3DPeer_ptds(pCopy *CUDA_MEMCPY3D_PEER) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D_PEER
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3DPeer_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DPeer_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAsync_ptsz enqueues a copy between any two addresses, host or device, in a stream.
@@ -1640,13 +1568,11 @@ func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStr
 		src       CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dst: dst, src: src, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyPeerAsync_ptsz enqueues a copy of memory of one context to memory of another in a stream.
@@ -1666,13 +1592,11 @@ func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevi
 		srcContext CUcontext
 		ByteCount  uint64
 		hStream    CUstream
-		_          [2]uint64
+		_0         [2]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyPeerAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoDAsync_v2_ptsz enqueues a copy from host to device memory in a stream.
@@ -1690,13 +1614,11 @@ func CuMemcpyHtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcHost unsafe.Pointer, By
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoDAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoDAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoHAsync_v2_ptsz enqueues a copy from device to host memory in a stream.
@@ -1714,13 +1636,11 @@ func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, By
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoHAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoHAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoDAsync_v2_ptsz enqueues a copy between two ranges of device memory in a stream.
@@ -1738,13 +1658,11 @@ func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, Byt
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoDAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoDAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoAAsync_v2_ptsz enqueues a copy from host memory to an array of one dimension in a
@@ -1764,13 +1682,11 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoAAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoAAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoHAsync_v2_ptsz enqueues a copy from an array of one dimension to host memory in a
@@ -1790,13 +1706,11 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 		srcOffset uint64
 		ByteCount uint64
 		hStream   CUstream
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAtoHAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoHAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2DAsync_v2_ptsz enqueues a copy of a rectangle in a stream.
@@ -1812,13 +1726,11 @@ func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY2D
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy2DAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2DAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DAsync_v2_ptsz enqueues a copy of a box in a stream.
@@ -1834,13 +1746,11 @@ func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DPeerAsync_ptsz enqueues a copy of a box between memory of two contexts in a stream.
@@ -1856,13 +1766,11 @@ func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyBatchAsync_v2_ptsz enqueues a batch of copies, each with attributes, as one operation of
@@ -1886,11 +1794,9 @@ func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uin
 		numAttrs  uint64
 		hStream   CUstream
 		ret       CUresult
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, hStream: hStream}
-	if err := call(symCuMemcpyBatchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyBatchAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DBatchAsync_v2_ptsz enqueues a batch of copies of boxes, between linear memory and
@@ -1909,13 +1815,11 @@ func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP,
 		opList  *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DBatchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DBatchAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyWithAttributesAsync_ptsz enqueues one copy with the attributes of a batch of copies.
@@ -1934,13 +1838,11 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 		size    uint64
 		attr    *CUmemcpyAttributes
 		hStream CUstream
-		_       [3]uint64
+		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dst: dst, src: src, size: size, attr: attr, hStream: hStream}
-	if err := call(symCuMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DWithAttributesAsync_ptsz enqueues one copy of a box, described as in a batch of copies.
@@ -1957,13 +1859,11 @@ func CuMemcpy3DWithAttributesAsync_ptsz(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64
 		op      *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{op: op, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD8_v2_ptds sets bytes of device memory to one value.
@@ -1979,15 +1879,13 @@ func CuMemsetD8_v2_ptds(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
-		_         [7]byte
+		_0        [7]byte
 		N         uint64
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N}
-	if err := call(symCuMemsetD8_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD8_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD16_v2_ptds sets elements of 16 bits in device memory to one value.
@@ -2003,15 +1901,13 @@ func CuMemsetD16_v2_ptds(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
-		_         [6]byte
+		_0        [6]byte
 		N         uint64
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N}
-	if err := call(symCuMemsetD16_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD16_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD32_v2_ptds sets elements of 32 bits in device memory to one value.
@@ -2027,15 +1923,13 @@ func CuMemsetD32_v2_ptds(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
-		_         [4]byte
+		_0        [4]byte
 		N         uint64
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N}
-	if err := call(symCuMemsetD32_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD32_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D8_v2_ptds sets a rectangle of bytes in device memory to one value, skipping the
@@ -2053,16 +1947,14 @@ func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Widt
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
-		_         [7]byte
+		_0        [7]byte
 		Width     uint64
 		Height    uint64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D8_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D8_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D16_v2_ptds sets a rectangle of 16-bit elements to one value.
@@ -2079,16 +1971,14 @@ func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Wi
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
-		_         [6]byte
+		_0        [6]byte
 		Width     uint64
 		Height    uint64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D16_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D16_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D32_v2_ptds sets a rectangle of 32-bit elements to one value.
@@ -2105,16 +1995,14 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
-		_         [4]byte
+		_0        [4]byte
 		Width     uint64
 		Height    uint64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D32_v2_ptds, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D32_v2_ptds, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD8Async_ptsz enqueues a memset of bytes in a stream.
@@ -2130,16 +2018,14 @@ func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUs
 	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
-		_         [7]byte
+		_0        [7]byte
 		N         uint64
 		hStream   CUstream
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N, hStream: hStream}
-	if err := call(symCuMemsetD8Async_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD8Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD16Async_ptsz enqueues a memset of 16-bit elements in a stream.
@@ -2155,16 +2041,14 @@ func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream C
 	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
-		_         [6]byte
+		_0        [6]byte
 		N         uint64
 		hStream   CUstream
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N, hStream: hStream}
-	if err := call(symCuMemsetD16Async_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD16Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD32Async_ptsz enqueues a memset of 32-bit elements in a stream.
@@ -2180,16 +2064,14 @@ func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream C
 	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
-		_         [4]byte
+		_0        [4]byte
 		N         uint64
 		hStream   CUstream
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N, hStream: hStream}
-	if err := call(symCuMemsetD32Async_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD32Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D8Async_ptsz enqueues a memset of a rectangle of bytes in a stream.
@@ -2206,17 +2088,15 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
-		_         [7]byte
+		_0        [7]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
-		_         [2]uint64
+		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D8Async_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D8Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D16Async_ptsz enqueues a memset of a rectangle of 16-bit elements in a stream.
@@ -2233,17 +2113,15 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
-		_         [6]byte
+		_0        [6]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
-		_         [2]uint64
+		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D16Async_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D16Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D32Async_ptsz enqueues a memset of a rectangle of 32-bit elements in a stream.
@@ -2260,17 +2138,15 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
-		_         [4]byte
+		_0        [4]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
-		_         [2]uint64
+		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D32Async_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D32Async_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArrayCreate creates a CUDA array of one or two dimensions: memory for textures, in a layout
@@ -2333,13 +2209,11 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY_DESCRIPTOR
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
-	if err := call(symCuArrayCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArrayCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArrayGetDescriptor returns format and size of an array of one or two dimensions.
@@ -2388,13 +2262,11 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR
 		hArray           CUarray
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
-	if err := call(symCuArrayGetDescriptor_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArrayGetDescriptor_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArrayGetSparseProperties returns the tile size and the mip tail of a sparse array.
@@ -2421,13 +2293,11 @@ func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, 
 	args := &struct {
 		sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES
 		array            CUarray
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, array: array}
-	if err := call(symCuArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMipmappedArrayGetSparseProperties returns the tile size of a sparse mipmapped array, and the
@@ -2454,13 +2324,11 @@ func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PRO
 	args := &struct {
 		sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES
 		mipmap           CUmipmappedArray
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
-	if err := call(symCuMipmappedArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMipmappedArrayGetSparseProperties, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArrayGetMemoryRequirements returns how much memory an array with deferred mapping needs.
@@ -2488,14 +2356,12 @@ func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREM
 		memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS
 		array              CUarray
 		device             CUdevice
-		_                  [4]byte
-		_                  [5]uint64
+		_0                 [4]byte
+		_1                 [5]uint64
 		ret                CUresult
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
-	if err := call(symCuArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMipmappedArrayGetMemoryRequirements returns how much memory a mipmapped array with deferred
@@ -2522,14 +2388,12 @@ func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY
 		memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS
 		mipmap             CUmipmappedArray
 		device             CUdevice
-		_                  [4]byte
-		_                  [5]uint64
+		_0                 [4]byte
+		_1                 [5]uint64
 		ret                CUresult
+		_2                 [4]byte
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
-	if err := call(symCuMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArrayGetPlane returns one plane of an array with a planar video format as an array, such as the
@@ -2564,14 +2428,12 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 		pPlaneArray *CUarray
 		hArray      CUarray
 		planeIdx    uint32
-		_           [4]byte
-		_           [5]uint64
+		_0          [4]byte
+		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
-	if err := call(symCuArrayGetPlane, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArrayGetPlane, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArrayDestroy frees an array.
@@ -2614,13 +2476,11 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 func CuArrayDestroy(hArray CUarray) error {
 	args := &struct {
 		hArray CUarray
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{hArray: hArray}
-	if err := call(symCuArrayDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArrayDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArray3DCreate creates a CUDA array of any shape: of one to three dimensions, layered, cube map,
@@ -2681,13 +2541,11 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
-	if err := call(symCuArray3DCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArray3DCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArray3DGetDescriptor returns sizes, format and flags of any array, levels of mipmapped arrays
@@ -2740,13 +2598,11 @@ func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray
 	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR
 		hArray           CUarray
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
-	if err := call(symCuArray3DGetDescriptor_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArray3DGetDescriptor_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMipmappedArrayCreate creates a mipmapped array: each level has half the width, height and depth
@@ -2781,14 +2637,12 @@ func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA
 		pHandle             *CUmipmappedArray
 		pMipmappedArrayDesc *CUDA_ARRAY3D_DESCRIPTOR
 		numMipmapLevels     uint32
-		_                   [4]byte
-		_                   [5]uint64
+		_0                  [4]byte
+		_1                  [5]uint64
 		ret                 CUresult
+		_2                  [4]byte
 	}{pHandle: pHandle, pMipmappedArrayDesc: pMipmappedArrayDesc, numMipmapLevels: numMipmapLevels}
-	if err := call(symCuMipmappedArrayCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMipmappedArrayCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMipmappedArrayGetLevel returns one level of a mipmapped array as an array.
@@ -2823,14 +2677,12 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 		pLevelArray     *CUarray
 		hMipmappedArray CUmipmappedArray
 		level           uint32
-		_               [4]byte
-		_               [5]uint64
+		_0              [4]byte
+		_1              [5]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{pLevelArray: pLevelArray, hMipmappedArray: hMipmappedArray, level: level}
-	if err := call(symCuMipmappedArrayGetLevel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMipmappedArrayGetLevel, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMipmappedArrayDestroy frees a mipmapped array with all its levels.
@@ -2859,13 +2711,11 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 	args := &struct {
 		hMipmappedArray CUmipmappedArray
-		_               [7]uint64
+		_0              [7]uint64
 		ret             CUresult
+		_1              [4]byte
 	}{hMipmappedArray: hMipmappedArray}
-	if err := call(symCuMipmappedArrayDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMipmappedArrayDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetHandleForAddressRange exports a range of CUDA memory as a dma-buf file descriptor, for
@@ -2902,15 +2752,13 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 		dptr       CUdeviceptr
 		size       uint64
 		handleType CUmemRangeHandleType
-		_          [4]byte
+		_0         [4]byte
 		flags      uint64
-		_          [3]uint64
+		_1         [3]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{handle: handle, dptr: dptr, size: size, handleType: handleType, flags: uint64(flags)}
-	if err := call(symCuMemGetHandleForAddressRange, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetHandleForAddressRange, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemBatchDecompressAsync_ptsz enqueues a batch of decompressions by the GPU's decompression
@@ -2928,16 +2776,14 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 		paramsArray *CUmemDecompressParams
 		count       uint64
 		flags       uint32
-		_           [4]byte
+		_0          [4]byte
 		errorIndex  *uint64
 		stream      CUstream
-		_           [3]uint64
+		_1          [3]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{paramsArray: paramsArray, count: count, flags: flags, errorIndex: errorIndex, stream: stream}
-	if err := call(symCuMemBatchDecompressAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemBatchDecompressAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemHostRegister_v1 registers host memory: pins memory of the program, so that copies from and
@@ -2954,14 +2800,12 @@ func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 		p        unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{p: p, bytesize: bytesize, Flags: Flags}
-	if err := call(symCuMemHostRegister_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemHostRegister_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetInfo_v1 returns the free and the total memory of the current context's device.
@@ -2976,13 +2820,11 @@ func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 	args := &struct {
 		free  *uint32
 		total *uint32
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{free: free, total: total}
-	if err := call(symCuMemGetInfo_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetInfo_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAlloc_v1 allocates device memory on the current context's device.
@@ -2997,14 +2839,12 @@ func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 	args := &struct {
 		dptr     *CUdeviceptr_v1
 		bytesize uint32
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{dptr: dptr, bytesize: bytesize}
-	if err := call(symCuMemAlloc_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAlloc_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocPitch_v1 allocates device memory for rows of equal length, padded so that each row is
@@ -3021,18 +2861,16 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 		dptr             *CUdeviceptr_v1
 		pPitch           *uint32
 		WidthInBytes     uint32
-		_                [4]byte
+		_0               [4]byte
 		Height           uint32
-		_                [4]byte
+		_1               [4]byte
 		ElementSizeBytes uint32
-		_                [4]byte
-		_                [3]uint64
+		_2               [4]byte
+		_3               [3]uint64
 		ret              CUresult
+		_4               [4]byte
 	}{dptr: dptr, pPitch: pPitch, WidthInBytes: WidthInBytes, Height: Height, ElementSizeBytes: ElementSizeBytes}
-	if err := call(symCuMemAllocPitch_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocPitch_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemFree_v1 frees memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a pool.
@@ -3046,14 +2884,12 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 	args := &struct {
 		dptr CUdeviceptr_v1
-		_    [4]byte
-		_    [7]uint64
+		_0   [4]byte
+		_1   [7]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{dptr: dptr}
-	if err := call(symCuMemFree_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemFree_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetAddressRange_v1 returns start and size of the allocation that contains an address.
@@ -3069,14 +2905,12 @@ func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdevice
 		pbase *CUdeviceptr_v1
 		psize *uint32
 		dptr  CUdeviceptr_v1
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pbase: pbase, psize: psize, dptr: dptr}
-	if err := call(symCuMemGetAddressRange_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetAddressRange_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAllocHost_v1 allocates pinned (page-locked) host memory, which the device's copy engines
@@ -3092,14 +2926,12 @@ func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 	args := &struct {
 		pp       *unsafe.Pointer
 		bytesize uint32
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{pp: pp, bytesize: bytesize}
-	if err := call(symCuMemAllocHost_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAllocHost_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemHostGetDevicePointer_v1 returns the address by which kernels access pinned host memory.
@@ -3115,14 +2947,12 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 		pdptr *CUdeviceptr_v1
 		p     unsafe.Pointer
 		Flags uint32
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{pdptr: pdptr, p: p, Flags: Flags}
-	if err := call(symCuMemHostGetDevicePointer_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemHostGetDevicePointer_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoD_v1 copies from host to device memory, and returns when the host memory may be
@@ -3137,17 +2967,15 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		srcHost   unsafe.Pointer
 		ByteCount uint32
-		_         [4]byte
-		_         [5]uint64
+		_1        [4]byte
+		_2        [5]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoD_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoD_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoH_v1 copies from device to host memory, and returns when the bytes have arrived.
@@ -3162,16 +2990,14 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		ByteCount uint32
-		_         [4]byte
-		_         [5]uint64
+		_1        [4]byte
+		_2        [5]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoH_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoH_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoD_v1 copies between two ranges of device memory, on one GPU or two.
@@ -3185,18 +3011,16 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 func CuMemcpyDtoD_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCount uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		srcDevice CUdeviceptr_v1
-		_         [4]byte
+		_1        [4]byte
 		ByteCount uint32
-		_         [4]byte
-		_         [5]uint64
+		_2        [4]byte
+		_3        [5]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoD_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoD_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoA_v1 copies from linear device memory into an array of one dimension.
@@ -3211,18 +3035,16 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
-		_         [4]byte
+		_0        [4]byte
 		srcDevice CUdeviceptr_v1
-		_         [4]byte
+		_1        [4]byte
 		ByteCount uint32
-		_         [4]byte
-		_         [4]uint64
+		_2        [4]byte
+		_3        [4]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoA_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoA_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoD_v1 copies from an array of one dimension to linear device memory.
@@ -3236,19 +3058,17 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint32, ByteCount uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		srcArray  CUarray
 		srcOffset uint32
-		_         [4]byte
+		_1        [4]byte
 		ByteCount uint32
-		_         [4]byte
-		_         [4]uint64
+		_2        [4]byte
+		_3        [4]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoD_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoD_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoA_v1 copies from host memory to an array of one dimension, and returns when the host
@@ -3264,17 +3084,15 @@ func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer,
 	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
-		_         [4]byte
+		_0        [4]byte
 		srcHost   unsafe.Pointer
 		ByteCount uint32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoA_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoA_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoH_v1 copies from an array of one dimension to host memory, and returns when the bytes
@@ -3291,16 +3109,14 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint32
-		_         [4]byte
+		_0        [4]byte
 		ByteCount uint32
-		_         [4]byte
-		_         [4]uint64
+		_1        [4]byte
+		_2        [4]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoH_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoH_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoA_v1 copies between two arrays of one dimension whose elements have the same size.
@@ -3316,19 +3132,17 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
-		_         [4]byte
+		_0        [4]byte
 		srcArray  CUarray
 		srcOffset uint32
-		_         [4]byte
+		_1        [4]byte
 		ByteCount uint32
-		_         [4]byte
-		_         [3]uint64
+		_2        [4]byte
+		_3        [3]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoA_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoA_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoAAsync_v1 enqueues a copy from host memory to an array of one dimension in a stream.
@@ -3343,18 +3157,16 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
-		_         [4]byte
+		_0        [4]byte
 		srcHost   unsafe.Pointer
 		ByteCount uint32
-		_         [4]byte
+		_1        [4]byte
 		hStream   CUstream
-		_         [3]uint64
+		_2        [3]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoAAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoAAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoHAsync_v1 enqueues a copy from an array of one dimension to host memory in a stream.
@@ -3370,17 +3182,15 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint32
-		_         [4]byte
+		_0        [4]byte
 		ByteCount uint32
-		_         [4]byte
+		_1        [4]byte
 		hStream   CUstream
-		_         [3]uint64
+		_2        [3]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAtoHAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoHAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2D_v1 copies a rectangle between host memory, device memory and arrays, and waits unless
@@ -3395,13 +3205,11 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D_v1
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2D_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2D_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2DUnaligned_v1 copies a rectangle like cuMemcpy2D, with any alignment of the rows.
@@ -3415,13 +3223,11 @@ func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D_v1
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2DUnaligned_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2DUnaligned_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3D_v1 copies a box (width, height and depth) between linear memory and arrays, in any
@@ -3436,13 +3242,11 @@ func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D_v1
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3D_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3D_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoDAsync_v1 enqueues a copy from host to device memory in a stream.
@@ -3456,18 +3260,16 @@ func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 func CuMemcpyHtoDAsync_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount uint32, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		srcHost   unsafe.Pointer
 		ByteCount uint32
-		_         [4]byte
+		_1        [4]byte
 		hStream   CUstream
-		_         [4]uint64
+		_2        [4]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoDAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoDAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoHAsync_v1 enqueues a copy from device to host memory in a stream.
@@ -3482,17 +3284,15 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		ByteCount uint32
-		_         [4]byte
+		_1        [4]byte
 		hStream   CUstream
-		_         [4]uint64
+		_2        [4]uint64
 		ret       CUresult
+		_3        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoHAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoHAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoDAsync_v1 enqueues a copy between two ranges of device memory in a stream.
@@ -3506,19 +3306,17 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCount uint32, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		srcDevice CUdeviceptr_v1
-		_         [4]byte
+		_1        [4]byte
 		ByteCount uint32
-		_         [4]byte
+		_2        [4]byte
 		hStream   CUstream
-		_         [4]uint64
+		_3        [4]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoDAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoDAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2DAsync_v1 enqueues a copy of a rectangle in a stream.
@@ -3533,13 +3331,11 @@ func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY2D_v1
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy2DAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2DAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DAsync_v1 enqueues a copy of a box in a stream.
@@ -3554,13 +3350,11 @@ func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_v1
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD8_v1 sets bytes of device memory to one value.
@@ -3574,18 +3368,16 @@ func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		uc        uint8
-		_         [7]byte
+		_1        [7]byte
 		N         uint32
-		_         [4]byte
-		_         [5]uint64
+		_2        [4]byte
+		_3        [5]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N}
-	if err := call(symCuMemsetD8_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD8_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD16_v1 sets elements of 16 bits in device memory to one value.
@@ -3599,18 +3391,16 @@ func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		us        uint16
-		_         [6]byte
+		_1        [6]byte
 		N         uint32
-		_         [4]byte
-		_         [5]uint64
+		_2        [4]byte
+		_3        [5]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N}
-	if err := call(symCuMemsetD16_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD16_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD32_v1 sets elements of 32 bits in device memory to one value.
@@ -3624,18 +3414,16 @@ func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		ui        uint32
-		_         [4]byte
+		_1        [4]byte
 		N         uint32
-		_         [4]byte
-		_         [5]uint64
+		_2        [4]byte
+		_3        [5]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N}
-	if err := call(symCuMemsetD32_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD32_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D8_v1 sets a rectangle of bytes in device memory to one value, skipping the padding
@@ -3650,22 +3438,20 @@ func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width uint32, Height uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		dstPitch  uint32
-		_         [4]byte
+		_1        [4]byte
 		uc        uint8
-		_         [7]byte
+		_2        [7]byte
 		Width     uint32
-		_         [4]byte
+		_3        [4]byte
 		Height    uint32
-		_         [4]byte
-		_         [3]uint64
+		_4        [4]byte
+		_5        [3]uint64
 		ret       CUresult
+		_6        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D8_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D8_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D16_v1 sets a rectangle of 16-bit elements to one value.
@@ -3679,22 +3465,20 @@ func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width 
 func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Width uint32, Height uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		dstPitch  uint32
-		_         [4]byte
+		_1        [4]byte
 		us        uint16
-		_         [6]byte
+		_2        [6]byte
 		Width     uint32
-		_         [4]byte
+		_3        [4]byte
 		Height    uint32
-		_         [4]byte
-		_         [3]uint64
+		_4        [4]byte
+		_5        [3]uint64
 		ret       CUresult
+		_6        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D16_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D16_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D32_v1 sets a rectangle of 32-bit elements to one value.
@@ -3708,22 +3492,20 @@ func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Widt
 func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Width uint32, Height uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
-		_         [4]byte
+		_0        [4]byte
 		dstPitch  uint32
-		_         [4]byte
+		_1        [4]byte
 		ui        uint32
-		_         [4]byte
+		_2        [4]byte
 		Width     uint32
-		_         [4]byte
+		_3        [4]byte
 		Height    uint32
-		_         [4]byte
-		_         [3]uint64
+		_4        [4]byte
+		_5        [3]uint64
 		ret       CUresult
+		_6        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D32_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D32_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArrayCreate_v1 creates a CUDA array of one or two dimensions: memory for textures, in a layout
@@ -3739,13 +3521,11 @@ func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
-	if err := call(symCuArrayCreate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArrayCreate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArrayGetDescriptor_v1 returns format and size of an array of one or two dimensions.
@@ -3760,13 +3540,11 @@ func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray 
 	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1
 		hArray           CUarray
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
-	if err := call(symCuArrayGetDescriptor_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArrayGetDescriptor_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArray3DCreate_v1 creates a CUDA array of any shape: of one to three dimensions, layered, cube
@@ -3782,13 +3560,11 @@ func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR_v1
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CUresult
+		_1             [4]byte
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
-	if err := call(symCuArray3DCreate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArray3DCreate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuArray3DGetDescriptor_v1 returns sizes, format and flags of any array, levels of mipmapped
@@ -3804,13 +3580,11 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1
 		hArray           CUarray
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
-	if err := call(symCuArray3DGetDescriptor_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuArray3DGetDescriptor_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoD copies from host to device memory, and returns when the host memory may be changed
@@ -3883,13 +3657,11 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 		dstDevice CUdeviceptr
 		srcHost   unsafe.Pointer
 		ByteCount uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoD_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoD_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoH copies from device to host memory, and returns when the bytes have arrived.
@@ -3956,13 +3728,11 @@ func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount ui
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr
 		ByteCount uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoH_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoH_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoD copies between two ranges of device memory, on one GPU or two.
@@ -4031,13 +3801,11 @@ func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uin
 		dstDevice CUdeviceptr
 		srcDevice CUdeviceptr
 		ByteCount uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoD_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoD_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoA copies from linear device memory into an array of one dimension.
@@ -4099,13 +3867,11 @@ func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, 
 		dstOffset uint64
 		srcDevice CUdeviceptr
 		ByteCount uint64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoA_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoA_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoD copies from an array of one dimension to linear device memory.
@@ -4164,13 +3930,11 @@ func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, 
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoD_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoD_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoA copies from host memory to an array of one dimension, and returns when the host
@@ -4229,13 +3993,11 @@ func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer,
 		dstOffset uint64
 		srcHost   unsafe.Pointer
 		ByteCount uint64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoA_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoA_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoH copies from an array of one dimension to host memory, and returns when the bytes
@@ -4295,13 +4057,11 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoH_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoH_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoA copies between two arrays of one dimension whose elements have the same size. Their
@@ -4361,13 +4121,11 @@ func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOf
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoA_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoA_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoAAsync enqueues a copy from host memory to an array of one dimension in a stream.
@@ -4431,13 +4189,11 @@ func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoAAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoAAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAtoHAsync enqueues a copy from an array of one dimension to host memory in a stream.
@@ -4501,13 +4257,11 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		srcOffset uint64
 		ByteCount uint64
 		hStream   CUstream
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAtoHAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAtoHAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2D copies a rectangle between host memory, device memory and arrays, and waits unless
@@ -4575,13 +4329,11 @@ func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2D_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2D_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2DUnaligned copies a rectangle like cuMemcpy2D, with any alignment of the rows.
@@ -4640,13 +4392,11 @@ func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
 func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2DUnaligned_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2DUnaligned_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3D copies a box (width, height and depth) between linear memory and arrays, in any
@@ -4709,13 +4459,11 @@ func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3D_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3D_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyHtoDAsync enqueues a copy from host to device memory in a stream.
@@ -4791,13 +4539,11 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoDAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyHtoDAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoHAsync enqueues a copy from device to host memory in a stream.
@@ -4869,13 +4615,11 @@ func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoHAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoHAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyDtoDAsync enqueues a copy between two ranges of device memory in a stream.
@@ -4946,13 +4690,11 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoDAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyDtoDAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy2DAsync enqueues a copy of a rectangle in a stream.
@@ -5019,13 +4761,11 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY2D
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy2DAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy2DAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DAsync enqueues a copy of a box in a stream.
@@ -5087,13 +4827,11 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD8 sets bytes of device memory to one value.
@@ -5159,15 +4897,13 @@ func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
-		_         [7]byte
+		_0        [7]byte
 		N         uint64
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N}
-	if err := call(symCuMemsetD8_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD8_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD16 sets elements of 16 bits in device memory to one value.
@@ -5228,15 +4964,13 @@ func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
-		_         [6]byte
+		_0        [6]byte
 		N         uint64
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N}
-	if err := call(symCuMemsetD16_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD16_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD32 sets elements of 32 bits in device memory to one value.
@@ -5297,15 +5031,13 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
-		_         [4]byte
+		_0        [4]byte
 		N         uint64
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N}
-	if err := call(symCuMemsetD32_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD32_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D8 sets a rectangle of bytes in device memory to one value, skipping the padding
@@ -5371,16 +5103,14 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
-		_         [7]byte
+		_0        [7]byte
 		Width     uint64
 		Height    uint64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D8_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D8_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D16 sets a rectangle of 16-bit elements to one value.
@@ -5445,16 +5175,14 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
-		_         [6]byte
+		_0        [6]byte
 		Width     uint64
 		Height    uint64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D16_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D16_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D32 sets a rectangle of 32-bit elements to one value.
@@ -5519,16 +5247,14 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
-		_         [4]byte
+		_0        [4]byte
 		Width     uint64
 		Height    uint64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D32_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D32_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy copies bytes between any two addresses, host or device, and waits unless both are in
@@ -5587,13 +5313,11 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 		dst       CUdeviceptr
 		src       CUdeviceptr
 		ByteCount uint64
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dst: dst, src: src, ByteCount: ByteCount}
-	if err := call(symCuMemcpy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyAsync enqueues a copy between any two addresses, host or device, in a stream.
@@ -5655,13 +5379,11 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 		src       CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
-		_         [4]uint64
+		_0        [4]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{dst: dst, src: src, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyPeer copies memory of one context to memory of another.
@@ -5710,13 +5432,11 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 		srcDevice  CUdeviceptr
 		srcContext CUcontext
 		ByteCount  uint64
-		_          [3]uint64
+		_0         [3]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount}
-	if err := call(symCuMemcpyPeer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyPeer, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyPeerAsync enqueues a copy of memory of one context to memory of another in a stream.
@@ -5766,13 +5486,11 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 		srcContext CUcontext
 		ByteCount  uint64
 		hStream    CUstream
-		_          [2]uint64
+		_0         [2]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyPeerAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyPeerAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DPeer copies a box between memory of two contexts.
@@ -5812,13 +5530,11 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D_PEER
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3DPeer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DPeer, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DPeerAsync enqueues a copy of a box between memory of two contexts in a stream.
@@ -5858,13 +5574,11 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
 		hStream CUstream
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DPeerAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DPeerAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyBatchAsync_v1 enqueues a batch of copies, each with attributes, as one operation of a
@@ -5892,11 +5606,9 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 		failIdx   *uint64
 		hStream   CUstream
 		ret       CUresult
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, hStream: hStream}
-	if err := call(symCuMemcpyBatchAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyBatchAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DBatchAsync_v1 enqueues a batch of copies of boxes, between linear memory and arrays, as
@@ -5919,13 +5631,11 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 		failIdx *uint64
 		flags   uint64
 		hStream CUstream
-		_       [3]uint64
+		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DBatchAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DBatchAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyBatchAsync_ptsz enqueues a batch of copies, each with attributes, as one operation of a
@@ -5950,11 +5660,9 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 		failIdx   *uint64
 		hStream   CUstream
 		ret       CUresult
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, hStream: hStream}
-	if err := call(symCuMemcpyBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DBatchAsync_ptsz enqueues a batch of copies of boxes, between linear memory and arrays,
@@ -5974,13 +5682,11 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 		failIdx *uint64
 		flags   uint64
 		hStream CUstream
-		_       [3]uint64
+		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyBatchAsync enqueues a batch of copies, each with attributes, as one operation of a
@@ -6056,11 +5762,9 @@ func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 		numAttrs  uint64
 		hStream   CUstream
 		ret       CUresult
+		_0        [4]byte
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, hStream: hStream}
-	if err := call(symCuMemcpyBatchAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyBatchAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DBatchAsync enqueues a batch of copies of boxes, between linear memory and arrays, as
@@ -6115,13 +5819,11 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 		opList  *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DBatchAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DBatchAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpyWithAttributesAsync enqueues one copy with the attributes of a batch of copies.
@@ -6163,13 +5865,11 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 		size    uint64
 		attr    *CUmemcpyAttributes
 		hStream CUstream
-		_       [3]uint64
+		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dst: dst, src: src, size: size, attr: attr, hStream: hStream}
-	if err := call(symCuMemcpyWithAttributesAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpyWithAttributesAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemcpy3DWithAttributesAsync enqueues one copy of a box, described as in a batch of copies.
@@ -6205,13 +5905,11 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 		op      *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{op: op, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DWithAttributesAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemcpy3DWithAttributesAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD8Async enqueues a memset of bytes in a stream.
@@ -6264,16 +5962,14 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
-		_         [7]byte
+		_0        [7]byte
 		N         uint64
 		hStream   CUstream
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, uc: uc, N: N, hStream: hStream}
-	if err := call(symCuMemsetD8Async, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD8Async, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD16Async enqueues a memset of 16-bit elements in a stream.
@@ -6322,16 +6018,14 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
-		_         [6]byte
+		_0        [6]byte
 		N         uint64
 		hStream   CUstream
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, us: us, N: N, hStream: hStream}
-	if err := call(symCuMemsetD16Async, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD16Async, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD32Async enqueues a memset of 32-bit elements in a stream.
@@ -6383,16 +6077,14 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
-		_         [4]byte
+		_0        [4]byte
 		N         uint64
 		hStream   CUstream
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, ui: ui, N: N, hStream: hStream}
-	if err := call(symCuMemsetD32Async, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD32Async, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D8Async enqueues a memset of a rectangle of bytes in a stream.
@@ -6444,17 +6136,15 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
-		_         [7]byte
+		_0        [7]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
-		_         [2]uint64
+		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D8Async, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D8Async, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D16Async enqueues a memset of a rectangle of 16-bit elements in a stream.
@@ -6507,17 +6197,15 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
-		_         [6]byte
+		_0        [6]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
-		_         [2]uint64
+		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D16Async, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D16Async, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemsetD2D32Async enqueues a memset of a rectangle of 32-bit elements in a stream.
@@ -6571,17 +6259,15 @@ func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
-		_         [4]byte
+		_0        [4]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
-		_         [2]uint64
+		_1        [2]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D32Async, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemsetD2D32Async, unsafe.Pointer(args), &args.ret)
 }
 
 // CuIpcOpenMemHandle_v1 maps device memory of another process into this one.
@@ -6597,13 +6283,11 @@ func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUip
 		pdptr  *CUdeviceptr
 		handle CUipcMemHandle
 		Flags  CUipcMem_flags
-		_      [4]byte
+		_0     [4]byte
 		ret    CUresult
+		_1     [4]byte
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
-	if err := call(symCuIpcOpenMemHandle_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuIpcOpenMemHandle_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemBatchDecompressAsync enqueues a batch of decompressions by the GPU's decompression engine.
@@ -6653,14 +6337,12 @@ func CuMemBatchDecompressAsync(paramsArray *CUmemDecompressParams, count uint64,
 		paramsArray *CUmemDecompressParams
 		count       uint64
 		flags       uint32
-		_           [4]byte
+		_0          [4]byte
 		errorIndex  *uint64
 		stream      CUstream
-		_           [3]uint64
+		_1          [3]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{paramsArray: paramsArray, count: count, flags: flags, errorIndex: errorIndex, stream: stream}
-	if err := call(symCuMemBatchDecompressAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemBatchDecompressAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -19,16 +19,14 @@ func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUstreamWaitValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue32_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitValue32_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitValue64_v2_ptsz makes a stream wait until a 64-bit word in memory satisfies a
@@ -47,14 +45,12 @@ func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64
 		addr   CUdeviceptr
 		value  uint64
 		flags  CUstreamWaitValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue64_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitValue64_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWriteValue32_v2_ptsz enqueues a write of a 32-bit word, which the device makes when the
@@ -72,16 +68,14 @@ func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint3
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUstreamWriteValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue32_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWriteValue32_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWriteValue64_v2_ptsz enqueues a write of a 64-bit word, which the device makes when the
@@ -100,14 +94,12 @@ func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint6
 		addr   CUdeviceptr
 		value  uint64
 		flags  CUstreamWriteValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue64_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWriteValue64_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBatchMemOp_v2_ptsz enqueues several memory operations in a stream with one call: waits,
@@ -124,17 +116,15 @@ func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstr
 	args := &struct {
 		stream     CUstream
 		count      uint32
-		_          [4]byte
+		_0         [4]byte
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
-	if err := call(symCuStreamBatchMemOp_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBatchMemOp_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWriteValue32_v1 enqueues a write of a 32-bit word, which the device makes when the
@@ -151,16 +141,14 @@ func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fl
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUstreamWriteValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue32_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWriteValue32_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitValue32_v1 makes a stream wait until a 32-bit word in memory satisfies a condition.
@@ -176,16 +164,14 @@ func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fla
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUstreamWaitValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue32_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitValue32_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWriteValue64_v1 enqueues a write of a 64-bit word, which the device makes when the
@@ -203,14 +189,12 @@ func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fl
 		addr   CUdeviceptr
 		value  uint64
 		flags  CUstreamWriteValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue64_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWriteValue64_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitValue64_v1 makes a stream wait until a 64-bit word in memory satisfies a condition.
@@ -227,14 +211,12 @@ func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fla
 		addr   CUdeviceptr
 		value  uint64
 		flags  CUstreamWaitValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue64_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitValue64_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBatchMemOp_v1 enqueues several memory operations in a stream with one call: waits,
@@ -250,17 +232,15 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 	args := &struct {
 		stream     CUstream
 		count      uint32
-		_          [4]byte
+		_0         [4]byte
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
-	if err := call(symCuStreamBatchMemOp_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBatchMemOp_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWriteValue32_ptsz enqueues a write of a 32-bit word, which the device makes when the
@@ -278,16 +258,14 @@ func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, 
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUstreamWriteValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue32_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWriteValue32_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitValue32_ptsz makes a stream wait until a 32-bit word in memory satisfies a condition.
@@ -304,16 +282,14 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUstreamWaitValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue32_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitValue32_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWriteValue64_ptsz enqueues a write of a 64-bit word, which the device makes when the
@@ -332,14 +308,12 @@ func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, 
 		addr   CUdeviceptr
 		value  uint64
 		flags  CUstreamWriteValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue64_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWriteValue64_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitValue64_ptsz makes a stream wait until a 64-bit word in memory satisfies a condition.
@@ -357,14 +331,12 @@ func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, f
 		addr   CUdeviceptr
 		value  uint64
 		flags  CUstreamWaitValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue64_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitValue64_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBatchMemOp_ptsz enqueues several memory operations in a stream with one call: waits,
@@ -381,17 +353,15 @@ func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstream
 	args := &struct {
 		stream     CUstream
 		count      uint32
-		_          [4]byte
+		_0         [4]byte
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
-	if err := call(symCuStreamBatchMemOp_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBatchMemOp_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWriteValue32 enqueues a write of a 32-bit word, which the device makes when the stream's
@@ -454,16 +424,14 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUstreamWriteValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue32_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWriteValue32_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitValue32 makes a stream wait until a 32-bit word in memory satisfies a condition.
@@ -530,16 +498,14 @@ func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fla
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUstreamWaitValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue32_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitValue32_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWriteValue64 enqueues a write of a 64-bit word, which the device makes when the stream's
@@ -595,14 +561,12 @@ func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fl
 		addr   CUdeviceptr
 		value  uint64
 		flags  CUstreamWriteValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue64_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWriteValue64_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitValue64 makes a stream wait until a 64-bit word in memory satisfies a condition.
@@ -658,14 +622,12 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 		addr   CUdeviceptr
 		value  uint64
 		flags  CUstreamWaitValue_flags
-		_      [4]byte
-		_      [4]uint64
+		_0     [4]byte
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue64_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitValue64_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBatchMemOp enqueues several memory operations in a stream with one call: waits, writes,
@@ -726,15 +688,13 @@ func CuStreamBatchMemOp_v2(stream CUstream, count uint32, paramArray *CUstreamBa
 	args := &struct {
 		stream     CUstream
 		count      uint32
-		_          [4]byte
+		_0         [4]byte
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
-	if err := call(symCuStreamBatchMemOp_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBatchMemOp_v2, unsafe.Pointer(args), &args.ret)
 }

@@ -45,13 +45,11 @@ func CuModuleLoad(module *CUmodule, fname *byte) error {
 	args := &struct {
 		module *CUmodule
 		fname  *byte
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{module: module, fname: fname}
-	if err := call(symCuModuleLoad, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleLoad, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleLoadData loads device code from memory into the current context: a cubin, a fat binary,
@@ -100,13 +98,11 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 	args := &struct {
 		module *CUmodule
 		image  unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{module: module, image: image}
-	if err := call(symCuModuleLoadData, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleLoadData, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleLoadDataEx loads device code from memory with options for the compiler: optimization,
@@ -152,16 +148,14 @@ func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint3
 		module       *CUmodule
 		image        unsafe.Pointer
 		numOptions   uint32
-		_            [4]byte
+		_0           [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
-		_            [3]uint64
+		_1           [3]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{module: module, image: image, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuModuleLoadDataEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleLoadDataEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleLoadFatBinary loads from a fat binary the code that suits the current context's device
@@ -198,13 +192,11 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 	args := &struct {
 		module   *CUmodule
 		fatCubin unsafe.Pointer
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{module: module, fatCubin: fatCubin}
-	if err := call(symCuModuleLoadFatBinary, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleLoadFatBinary, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleUnload takes a module off its context; its functions, variables and references are
@@ -245,13 +237,11 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 func CuModuleUnload(hmod CUmodule) error {
 	args := &struct {
 		hmod CUmodule
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{hmod: hmod}
-	if err := call(symCuModuleUnload, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleUnload, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleGetLoadingMode tells whether this process loads kernels lazily or at once.
@@ -273,13 +263,11 @@ func CuModuleUnload(hmod CUmodule) error {
 func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 	args := &struct {
 		mode *CUmoduleLoadingMode
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{mode: mode}
-	if err := call(symCuModuleGetLoadingMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleGetLoadingMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleGetFunction finds a kernel in a module by its name.
@@ -318,13 +306,11 @@ func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
 		hfunc *CUfunction
 		hmod  CUmodule
 		name  *byte
-		_     [5]uint64
+		_0    [5]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{hfunc: hfunc, hmod: hmod, name: name}
-	if err := call(symCuModuleGetFunction, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleGetFunction, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleGetFunctionCount counts the kernels of a module, which is how many
@@ -345,13 +331,11 @@ func CuModuleGetFunctionCount(count *uint32, mod CUmodule) error {
 	args := &struct {
 		count *uint32
 		mod   CUmodule
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{count: count, mod: mod}
-	if err := call(symCuModuleGetFunctionCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleGetFunctionCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleEnumerateFunctions lists the kernels of a module, in no particular order.
@@ -377,15 +361,13 @@ func CuModuleEnumerateFunctions(functions *CUfunction, numFunctions uint32, mod 
 	args := &struct {
 		functions    *CUfunction
 		numFunctions uint32
-		_            [4]byte
+		_0           [4]byte
 		mod          CUmodule
-		_            [5]uint64
+		_1           [5]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{functions: functions, numFunctions: numFunctions, mod: mod}
-	if err := call(symCuModuleEnumerateFunctions, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleEnumerateFunctions, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleGetGlobal finds the address and size of a __device__ or __constant__ variable of a
@@ -440,13 +422,11 @@ func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name 
 		bytes *uint64
 		hmod  CUmodule
 		name  *byte
-		_     [4]uint64
+		_0    [4]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{dptr: dptr, bytes: bytes, hmod: hmod, name: name}
-	if err := call(symCuModuleGetGlobal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleGetGlobal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLinkCreate begins to link pieces of device code into one cubin at run time.
@@ -499,17 +479,15 @@ func CuLinkCreate(numOptions uint32, options *CUjit_option, optionValues *uintpt
 func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
 	args := &struct {
 		numOptions   uint32
-		_            [4]byte
+		_0           [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
 		stateOut     *CUlinkState
-		_            [4]uint64
+		_1           [4]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{numOptions: numOptions, options: options, optionValues: optionValues, stateOut: stateOut}
-	if err := call(symCuLinkCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLinkCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLinkAddData adds a piece in memory to what is being linked: PTX, a cubin, a fat binary, an
@@ -563,20 +541,18 @@ func CuLinkAddData_v2(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
-		_            [4]byte
+		_0           [4]byte
 		data         unsafe.Pointer
 		size         uint64
 		name         *byte
 		numOptions   uint32
-		_            [4]byte
+		_1           [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
 		ret          CUresult
+		_2           [4]byte
 	}{state: state, type_: type_, data: data, size: size, name: name, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuLinkAddData_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLinkAddData_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLinkAddFile adds a file's content to what is being linked, as [CuLinkAddData] does with memory.
@@ -622,19 +598,17 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
-		_            [4]byte
+		_0           [4]byte
 		path         *byte
 		numOptions   uint32
-		_            [4]byte
+		_1           [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
-		_            [2]uint64
+		_2           [2]uint64
 		ret          CUresult
+		_3           [4]byte
 	}{state: state, type_: type_, path: path, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuLinkAddFile_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLinkAddFile_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLinkComplete links everything that was added and gives the cubin.
@@ -669,13 +643,11 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 		state    CUlinkState
 		cubinOut *unsafe.Pointer
 		sizeOut  *uint64
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{state: state, cubinOut: cubinOut, sizeOut: sizeOut}
-	if err := call(symCuLinkComplete, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLinkComplete, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLinkDestroy ends a link and frees its state together with the cubin that it made.
@@ -702,13 +674,11 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 func CuLinkDestroy(state CUlinkState) error {
 	args := &struct {
 		state CUlinkState
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{state: state}
-	if err := call(symCuLinkDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLinkDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLinkCreate_v1 begins to link pieces of device code into one cubin at run time.
@@ -722,17 +692,15 @@ func CuLinkDestroy(state CUlinkState) error {
 func CuLinkCreate_v1(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
 	args := &struct {
 		numOptions   uint32
-		_            [4]byte
+		_0           [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
 		stateOut     *CUlinkState
-		_            [4]uint64
+		_1           [4]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{numOptions: numOptions, options: options, optionValues: optionValues, stateOut: stateOut}
-	if err := call(symCuLinkCreate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLinkCreate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLinkAddData_v1 adds a piece in memory to what is being linked: PTX, a cubin, a fat binary, an
@@ -748,20 +716,18 @@ func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
-		_            [4]byte
+		_0           [4]byte
 		data         unsafe.Pointer
 		size         uint64
 		name         *byte
 		numOptions   uint32
-		_            [4]byte
+		_1           [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
 		ret          CUresult
+		_2           [4]byte
 	}{state: state, type_: type_, data: data, size: size, name: name, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuLinkAddData_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLinkAddData_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuLinkAddFile_v1 adds a file's content to what is being linked, as [CuLinkAddData] does with
@@ -777,19 +743,17 @@ func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
-		_            [4]byte
+		_0           [4]byte
 		path         *byte
 		numOptions   uint32
-		_            [4]byte
+		_1           [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
-		_            [2]uint64
+		_2           [2]uint64
 		ret          CUresult
+		_3           [4]byte
 	}{state: state, type_: type_, path: path, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuLinkAddFile_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuLinkAddFile_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleGetGlobal_v1 finds the address and size of a __device__ or __constant__ variable of a
@@ -807,11 +771,9 @@ func CuModuleGetGlobal_v1(dptr *CUdeviceptr_v1, bytes *uint32, hmod CUmodule, na
 		bytes *uint32
 		hmod  CUmodule
 		name  *byte
-		_     [4]uint64
+		_0    [4]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{dptr: dptr, bytes: bytes, hmod: hmod, name: name}
-	if err := call(symCuModuleGetGlobal_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleGetGlobal_v1, unsafe.Pointer(args), &args.ret)
 }

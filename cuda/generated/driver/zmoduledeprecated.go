@@ -34,13 +34,11 @@ func CuModuleGetTexRef(pTexRef *CUtexref, hmod CUmodule, name *byte) error {
 		pTexRef *CUtexref
 		hmod    CUmodule
 		name    *byte
-		_       [5]uint64
+		_0      [5]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pTexRef: pTexRef, hmod: hmod, name: name}
-	if err := call(symCuModuleGetTexRef, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleGetTexRef, unsafe.Pointer(args), &args.ret)
 }
 
 // CuModuleGetSurfRef finds a surface reference in a module that was compiled by a toolkit before
@@ -73,11 +71,9 @@ func CuModuleGetSurfRef(pSurfRef *CUsurfref, hmod CUmodule, name *byte) error {
 		pSurfRef *CUsurfref
 		hmod     CUmodule
 		name     *byte
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{pSurfRef: pSurfRef, hmod: hmod, name: name}
-	if err := call(symCuModuleGetSurfRef, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuModuleGetSurfRef, unsafe.Pointer(args), &args.ret)
 }

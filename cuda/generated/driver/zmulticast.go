@@ -38,13 +38,11 @@ func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticast
 	args := &struct {
 		mcHandle *CUmemGenericAllocationHandle
 		prop     *CUmulticastObjectProp
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{mcHandle: mcHandle, prop: prop}
-	if err := call(symCuMulticastCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMulticastCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMulticastAddDevice adds a device to the team of a multicast object. It cannot be removed.
@@ -76,14 +74,12 @@ func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) e
 	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{mcHandle: mcHandle, dev: dev}
-	if err := call(symCuMulticastAddDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMulticastAddDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMulticastBindMem binds physical memory to a range of a multicast object.
@@ -128,13 +124,11 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 		memOffset uint64
 		size      uint64
 		flags     uint64
-		_         [2]uint64
+		_0        [2]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{mcHandle: mcHandle, mcOffset: mcOffset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
-	if err := call(symCuMulticastBindMem, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMulticastBindMem, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMulticastBindMem_v2 binds physical memory to a range of a multicast object.
@@ -152,19 +146,17 @@ func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, 
 	args := &struct {
 		mcHandle  CUmemGenericAllocationHandle
 		dev       CUdevice
-		_         [4]byte
+		_0        [4]byte
 		mcOffset  uint64
 		memHandle CUmemGenericAllocationHandle
 		memOffset uint64
 		size      uint64
 		flags     uint64
-		_         [1]uint64
+		_1        [1]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
-	if err := call(symCuMulticastBindMem_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMulticastBindMem_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMulticastBindAddr binds the memory mapped at an address to a range of a multicast object.
@@ -203,13 +195,11 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 		memptr   CUdeviceptr
 		size     uint64
 		flags    uint64
-		_        [3]uint64
+		_0       [3]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{mcHandle: mcHandle, mcOffset: mcOffset, memptr: memptr, size: size, flags: flags}
-	if err := call(symCuMulticastBindAddr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMulticastBindAddr, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMulticastBindAddr_v2 binds the memory mapped at an address to a range of a multicast object.
@@ -227,18 +217,16 @@ func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice,
 	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
-		_        [4]byte
+		_0       [4]byte
 		mcOffset uint64
 		memptr   CUdeviceptr
 		size     uint64
 		flags    uint64
-		_        [2]uint64
+		_1       [2]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, memptr: memptr, size: size, flags: flags}
-	if err := call(symCuMulticastBindAddr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMulticastBindAddr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMulticastUnbind ends a binding of one device's memory to a multicast object.
@@ -269,16 +257,14 @@ func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOf
 	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
-		_        [4]byte
+		_0       [4]byte
 		mcOffset uint64
 		size     uint64
-		_        [4]uint64
+		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, size: size}
-	if err := call(symCuMulticastUnbind, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMulticastUnbind, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMulticastGetGranularity returns the granularity of a multicast object: sizes and offsets must
@@ -309,12 +295,10 @@ func CuMulticastGetGranularity(granularity *uint64, prop *CUmulticastObjectProp,
 		granularity *uint64
 		prop        *CUmulticastObjectProp
 		option      CUmulticastGranularity_flags
-		_           [4]byte
-		_           [5]uint64
+		_0          [4]byte
+		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{granularity: granularity, prop: prop, option: option}
-	if err := call(symCuMulticastGetGranularity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMulticastGetGranularity, unsafe.Pointer(args), &args.ret)
 }

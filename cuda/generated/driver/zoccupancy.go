@@ -43,15 +43,13 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunct
 		numBlocks       *int32
 		func_           CUfunction
 		blockSize       int32
-		_               [4]byte
+		_0              [4]byte
 		dynamicSMemSize uint64
-		_               [4]uint64
+		_1              [4]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize}
-	if err := call(symCuOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args), &args.ret)
 }
 
 // CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags computes how many blocks of a kernel can be
@@ -86,17 +84,15 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func
 		numBlocks       *int32
 		func_           CUfunction
 		blockSize       int32
-		_               [4]byte
+		_0              [4]byte
 		dynamicSMemSize uint64
 		flags           CUoccupancy_flags
-		_               [4]byte
-		_               [3]uint64
+		_1              [4]byte
+		_2              [3]uint64
 		ret             CUresult
+		_3              [4]byte
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize, flags: flags}
-	if err := call(symCuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuOccupancyMaxPotentialBlockSize suggests the block size with the highest occupancy, and the grid
@@ -144,14 +140,12 @@ func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func
 		blockSizeToDynamicSMemSize CUoccupancyB2DSize
 		dynamicSMemSize            uint64
 		blockSizeLimit             int32
-		_                          [4]byte
-		_                          [2]uint64
+		_0                         [4]byte
+		_1                         [2]uint64
 		ret                        CUresult
+		_2                         [4]byte
 	}{minGridSize: minGridSize, blockSize: blockSize, func_: func_, blockSizeToDynamicSMemSize: blockSizeToDynamicSMemSize, dynamicSMemSize: dynamicSMemSize, blockSizeLimit: blockSizeLimit}
-	if err := call(symCuOccupancyMaxPotentialBlockSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuOccupancyMaxPotentialBlockSize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuOccupancyMaxPotentialBlockSizeWithFlags suggests the block size with the highest occupancy,
@@ -192,16 +186,14 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 		blockSizeToDynamicSMemSize CUoccupancyB2DSize
 		dynamicSMemSize            uint64
 		blockSizeLimit             int32
-		_                          [4]byte
+		_0                         [4]byte
 		flags                      CUoccupancy_flags
-		_                          [4]byte
-		_                          [1]uint64
+		_1                         [4]byte
+		_2                         [1]uint64
 		ret                        CUresult
+		_3                         [4]byte
 	}{minGridSize: minGridSize, blockSize: blockSize, func_: func_, blockSizeToDynamicSMemSize: blockSizeToDynamicSMemSize, dynamicSMemSize: dynamicSMemSize, blockSizeLimit: blockSizeLimit, flags: flags}
-	if err := call(symCuOccupancyMaxPotentialBlockSizeWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuOccupancyMaxPotentialBlockSizeWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuOccupancyAvailableDynamicSMemPerBlock computes how much dynamic shared memory each block may
@@ -229,16 +221,14 @@ func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfu
 		dynamicSmemSize *uint64
 		func_           CUfunction
 		numBlocks       int32
-		_               [4]byte
+		_0              [4]byte
 		blockSize       int32
-		_               [4]byte
-		_               [4]uint64
+		_1              [4]byte
+		_2              [4]uint64
 		ret             CUresult
+		_3              [4]byte
 	}{dynamicSmemSize: dynamicSmemSize, func_: func_, numBlocks: numBlocks, blockSize: blockSize}
-	if err := call(symCuOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args), &args.ret)
 }
 
 // CuOccupancyMaxPotentialClusterSize computes the largest cluster with which a kernel can be
@@ -276,13 +266,11 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 		clusterSize *int32
 		func_       CUfunction
 		config      *CUlaunchConfig
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{clusterSize: clusterSize, func_: func_, config: config}
-	if err := call(symCuOccupancyMaxPotentialClusterSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuOccupancyMaxPotentialClusterSize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuOccupancyMaxActiveClusters computes how many clusters of a launch could be resident on the
@@ -322,11 +310,9 @@ func CuOccupancyMaxActiveClusters(numClusters *int32, func_ CUfunction, config *
 		numClusters *int32
 		func_       CUfunction
 		config      *CUlaunchConfig
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{numClusters: numClusters, func_: func_, config: config}
-	if err := call(symCuOccupancyMaxActiveClusters, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuOccupancyMaxActiveClusters, unsafe.Pointer(args), &args.ret)
 }

@@ -38,16 +38,14 @@ func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice)
 	args := &struct {
 		canAccessPeer *int32
 		dev           CUdevice
-		_             [4]byte
+		_0            [4]byte
 		peerDev       CUdevice
-		_             [4]byte
-		_             [5]uint64
+		_1            [4]byte
+		_2            [5]uint64
 		ret           CUresult
+		_3            [4]byte
 	}{canAccessPeer: canAccessPeer, dev: dev, peerDev: peerDev}
-	if err := call(symCuDeviceCanAccessPeer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceCanAccessPeer, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxEnablePeerAccess lets kernels and copies of the current context use memory that was and will
@@ -91,14 +89,12 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 	args := &struct {
 		peerContext CUcontext
 		Flags       uint32
-		_           [4]byte
-		_           [6]uint64
+		_0          [4]byte
+		_1          [6]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{peerContext: peerContext, Flags: Flags}
-	if err := call(symCuCtxEnablePeerAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxEnablePeerAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxDisablePeerAccess takes back what [CuCtxEnablePeerAccess] allowed the current context.
@@ -132,13 +128,11 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 	args := &struct {
 		peerContext CUcontext
-		_           [7]uint64
+		_0          [7]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{peerContext: peerContext}
-	if err := call(symCuCtxDisablePeerAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxDisablePeerAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetP2PAttribute reads one property of the link from a device to another: access, atomics,
@@ -170,18 +164,16 @@ func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevi
 	args := &struct {
 		value     *int32
 		attrib    CUdevice_P2PAttribute
-		_         [4]byte
+		_0        [4]byte
 		srcDevice CUdevice
-		_         [4]byte
+		_1        [4]byte
 		dstDevice CUdevice
-		_         [4]byte
-		_         [4]uint64
+		_2        [4]byte
+		_3        [4]uint64
 		ret       CUresult
+		_4        [4]byte
 	}{value: value, attrib: attrib, srcDevice: srcDevice, dstDevice: dstDevice}
-	if err := call(symCuDeviceGetP2PAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetP2PAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetP2PAtomicCapabilities tells which atomic operations on another device's memory are
@@ -217,16 +209,14 @@ func CuDeviceGetP2PAtomicCapabilities(capabilities *uint32, operations *CUatomic
 		capabilities *uint32
 		operations   *CUatomicOperation
 		count        uint32
-		_            [4]byte
+		_0           [4]byte
 		srcDevice    CUdevice
-		_            [4]byte
+		_1           [4]byte
 		dstDevice    CUdevice
-		_            [4]byte
-		_            [3]uint64
+		_2           [4]byte
+		_3           [3]uint64
 		ret          CUresult
+		_4           [4]byte
 	}{capabilities: capabilities, operations: operations, count: count, srcDevice: srcDevice, dstDevice: dstDevice}
-	if err := call(symCuDeviceGetP2PAtomicCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetP2PAtomicCapabilities, unsafe.Pointer(args), &args.ret)
 }

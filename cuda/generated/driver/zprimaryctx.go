@@ -44,14 +44,12 @@ func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 	args := &struct {
 		pctx *CUcontext
 		dev  CUdevice
-		_    [4]byte
-		_    [6]uint64
+		_0   [4]byte
+		_1   [6]uint64
 		ret  CUresult
+		_2   [4]byte
 	}{pctx: pctx, dev: dev}
-	if err := call(symCuDevicePrimaryCtxRetain, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevicePrimaryCtxRetain, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevicePrimaryCtxRelease gives up one use of a device's primary context; the last one destroys
@@ -103,14 +101,12 @@ func CuDevicePrimaryCtxRelease(dev CUdevice) error {
 func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 	args := &struct {
 		dev CUdevice
-		_   [4]byte
-		_   [7]uint64
+		_0  [4]byte
+		_1  [7]uint64
 		ret CUresult
+		_2  [4]byte
 	}{dev: dev}
-	if err := call(symCuDevicePrimaryCtxRelease_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevicePrimaryCtxRelease_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevicePrimaryCtxSetFlags sets how threads wait in a device's primary context, now and after it
@@ -153,16 +149,14 @@ func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags CUctx_flags) error {
 func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags CUctx_flags) error {
 	args := &struct {
 		dev   CUdevice
-		_     [4]byte
+		_0    [4]byte
 		flags CUctx_flags
-		_     [4]byte
-		_     [6]uint64
+		_1    [4]byte
+		_2    [6]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{dev: dev, flags: flags}
-	if err := call(symCuDevicePrimaryCtxSetFlags_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevicePrimaryCtxSetFlags_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevicePrimaryCtxGetState tells whether a device's primary context exists, and the flags that
@@ -192,16 +186,14 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags CUctx_flags) error {
 func CuDevicePrimaryCtxGetState(dev CUdevice, flags *CUctx_flags, active *int32) error {
 	args := &struct {
 		dev    CUdevice
-		_      [4]byte
+		_0     [4]byte
 		flags  *CUctx_flags
 		active *int32
-		_      [5]uint64
+		_1     [5]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{dev: dev, flags: flags, active: active}
-	if err := call(symCuDevicePrimaryCtxGetState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevicePrimaryCtxGetState, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevicePrimaryCtxReset destroys a device's primary context with all that is in it, however many
@@ -257,14 +249,12 @@ func CuDevicePrimaryCtxReset(dev CUdevice) error {
 func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 	args := &struct {
 		dev CUdevice
-		_   [4]byte
-		_   [7]uint64
+		_0  [4]byte
+		_1  [7]uint64
 		ret CUresult
+		_2  [4]byte
 	}{dev: dev}
-	if err := call(symCuDevicePrimaryCtxReset_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevicePrimaryCtxReset_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevicePrimaryCtxRelease_v1 gives up one use of a device's primary context; the last one
@@ -279,14 +269,12 @@ func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 	args := &struct {
 		dev CUdevice
-		_   [4]byte
-		_   [7]uint64
+		_0  [4]byte
+		_1  [7]uint64
 		ret CUresult
+		_2  [4]byte
 	}{dev: dev}
-	if err := call(symCuDevicePrimaryCtxRelease_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevicePrimaryCtxRelease_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevicePrimaryCtxReset_v1 destroys a device's primary context with all that is in it, however
@@ -301,14 +289,12 @@ func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 	args := &struct {
 		dev CUdevice
-		_   [4]byte
-		_   [7]uint64
+		_0  [4]byte
+		_1  [7]uint64
 		ret CUresult
+		_2  [4]byte
 	}{dev: dev}
-	if err := call(symCuDevicePrimaryCtxReset_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevicePrimaryCtxReset_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDevicePrimaryCtxSetFlags_v1 sets how threads wait in a device's primary context, now and after
@@ -323,14 +309,12 @@ func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 func CuDevicePrimaryCtxSetFlags_v1(dev CUdevice, flags CUctx_flags) error {
 	args := &struct {
 		dev   CUdevice
-		_     [4]byte
+		_0    [4]byte
 		flags CUctx_flags
-		_     [4]byte
-		_     [6]uint64
+		_1    [4]byte
+		_2    [6]uint64
 		ret   CUresult
+		_3    [4]byte
 	}{dev: dev, flags: flags}
-	if err := call(symCuDevicePrimaryCtxSetFlags_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDevicePrimaryCtxSetFlags_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -30,13 +30,11 @@ import "unsafe"
 // [cudaProfilerStart]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaProfilerStart
 func CuProfilerStart() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
-	if err := call(symCuProfilerStart, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuProfilerStart, unsafe.Pointer(args), &args.ret)
 }
 
 // CuProfilerStop tells the profiling tool that is attached to the process to stop recording.
@@ -62,11 +60,9 @@ func CuProfilerStart() error {
 // [cudaProfilerStop]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaProfilerStop
 func CuProfilerStop() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CUresult
+		_1  [4]byte
 	}{}
-	if err := call(symCuProfilerStop, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuProfilerStop, unsafe.Pointer(args), &args.ret)
 }

@@ -35,12 +35,10 @@ func CuProfilerInitialize(configFile *byte, outputFile *byte, outputMode CUoutpu
 		configFile *byte
 		outputFile *byte
 		outputMode CUoutput_mode
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        CUresult
+		_2         [4]byte
 	}{configFile: configFile, outputFile: outputFile, outputMode: outputMode}
-	if err := call(symCuProfilerInitialize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuProfilerInitialize, unsafe.Pointer(args), &args.ret)
 }

@@ -60,14 +60,12 @@ func CuStreamCreate(phStream *CUstream, Flags CUstream_flags) error {
 	args := &struct {
 		phStream *CUstream
 		Flags    CUstream_flags
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{phStream: phStream, Flags: Flags}
-	if err := call(symCuStreamCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamCreateWithPriority makes a new stream with a priority, which tells the device's scheduler
@@ -125,16 +123,14 @@ func CuStreamCreateWithPriority(phStream *CUstream, flags CUstream_flags, priori
 	args := &struct {
 		phStream *CUstream
 		flags    CUstream_flags
-		_        [4]byte
+		_0       [4]byte
 		priority int32
-		_        [4]byte
-		_        [5]uint64
+		_1       [4]byte
+		_2       [5]uint64
 		ret      CUresult
+		_3       [4]byte
 	}{phStream: phStream, flags: flags, priority: priority}
-	if err := call(symCuStreamCreateWithPriority, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamCreateWithPriority, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginCaptureToCig_ptsz begins to record a stream's work into a Direct3D 12 command list
@@ -151,13 +147,11 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 	args := &struct {
 		hStream                CUstream
 		streamCigCaptureParams *CUstreamCigCaptureParams
-		_                      [6]uint64
+		_0                     [6]uint64
 		ret                    CUresult
+		_1                     [4]byte
 	}{hStream: hStream, streamCigCaptureParams: streamCigCaptureParams}
-	if err := call(symCuStreamBeginCaptureToCig_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginCaptureToCig_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamEndCaptureToCig_ptsz ends the recording of a stream's work into a graphics command list;
@@ -173,13 +167,11 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 func CuStreamEndCaptureToCig_ptsz(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamEndCaptureToCig_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamEndCaptureToCig_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetPriority_ptsz returns the priority of a stream.
@@ -195,13 +187,11 @@ func CuStreamGetPriority_ptsz(hStream CUstream, priority *int32) error {
 	args := &struct {
 		hStream  CUstream
 		priority *int32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
-	if err := call(symCuStreamGetPriority_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetPriority_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetDevice_ptsz returns the device of a stream.
@@ -217,13 +207,11 @@ func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
 	args := &struct {
 		hStream CUstream
 		device  *CUdevice
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, device: device}
-	if err := call(symCuStreamGetDevice_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetDevice_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetFlags_ptsz tells whether a stream was created as a blocking or a non-blocking stream.
@@ -239,13 +227,11 @@ func CuStreamGetFlags_ptsz(hStream CUstream, flags *CUstream_flags) error {
 	args := &struct {
 		hStream CUstream
 		flags   *CUstream_flags
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
-	if err := call(symCuStreamGetFlags_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetFlags_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetId_ptsz returns a number that identifies a stream for the lifetime of the process.
@@ -261,13 +247,11 @@ func CuStreamGetId_ptsz(hStream CUstream, streamId *uint64) error {
 	args := &struct {
 		hStream  CUstream
 		streamId *uint64
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
-	if err := call(symCuStreamGetId_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetId_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCtx_ptsz returns the context of a stream.
@@ -283,13 +267,11 @@ func CuStreamGetCtx_ptsz(hStream CUstream, pctx *CUcontext) error {
 	args := &struct {
 		hStream CUstream
 		pctx    *CUcontext
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, pctx: pctx}
-	if err := call(symCuStreamGetCtx_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCtx_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCtx_v2_ptsz returns the context of a stream.
@@ -306,13 +288,11 @@ func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgree
 		hStream   CUstream
 		pCtx      *CUcontext
 		pGreenCtx *CUgreenCtx
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{hStream: hStream, pCtx: pCtx, pGreenCtx: pGreenCtx}
-	if err := call(symCuStreamGetCtx_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCtx_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitEvent_ptsz makes work that is enqueued in a stream after this call wait for an event.
@@ -329,14 +309,12 @@ func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags CUevent_wait
 		hStream CUstream
 		hEvent  CUevent
 		Flags   CUevent_wait_flags
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, hEvent: hEvent, Flags: Flags}
-	if err := call(symCuStreamWaitEvent_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitEvent_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamAddCallback_ptsz enqueues a host callback, which runs when the stream's earlier work is
@@ -358,14 +336,12 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 		callback CUstreamCallback
 		userData uintptr
 		flags    uint32
-		_        [4]byte
-		_        [4]uint64
+		_0       [4]byte
+		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, callback: callback, userData: userData, flags: flags}
-	if err := call(symCuStreamAddCallback_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamAddCallback_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginCapture_v2_ptsz begins to capture a stream: work enqueued there from now on does not
@@ -382,14 +358,12 @@ func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) er
 	args := &struct {
 		hStream CUstream
 		mode    CUstreamCaptureMode
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, mode: mode}
-	if err := call(symCuStreamBeginCapture_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginCapture_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginRecaptureToGraph_ptsz begins a capture that compares captured work, node by node,
@@ -406,17 +380,15 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 	args := &struct {
 		hStream      CUstream
 		mode         CUstreamCaptureMode
-		_            [4]byte
+		_0           [4]byte
 		hGraph       CUgraph
 		callbackFunc CUgraphRecaptureCallback
 		userData     uintptr
-		_            [3]uint64
+		_1           [3]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{hStream: hStream, mode: mode, hGraph: hGraph, callbackFunc: callbackFunc, userData: userData}
-	if err := call(symCuStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginCaptureToGraph_ptsz begins to capture a stream into an existing graph.
@@ -436,14 +408,12 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		mode            CUstreamCaptureMode
-		_               [4]byte
-		_               [2]uint64
+		_0              [4]byte
+		_1              [2]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
-	if err := call(symCuStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThreadExchangeStreamCaptureMode sets the capture mode of the calling thread, which decides
@@ -509,13 +479,11 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 	args := &struct {
 		mode *CUstreamCaptureMode
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{mode: mode}
-	if err := call(symCuThreadExchangeStreamCaptureMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThreadExchangeStreamCaptureMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamEndCapture_ptsz ends the capture that began in a stream and returns the graph.
@@ -531,13 +499,11 @@ func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 	args := &struct {
 		hStream CUstream
 		phGraph *CUgraph
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, phGraph: phGraph}
-	if err := call(symCuStreamEndCapture_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamEndCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamIsCapturing_ptsz tells whether a stream is capturing, and whether its capture is still
@@ -554,13 +520,11 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 	args := &struct {
 		hStream       CUstream
 		captureStatus *CUstreamCaptureStatus
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{hStream: hStream, captureStatus: captureStatus}
-	if err := call(symCuStreamIsCapturing_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamIsCapturing_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCaptureInfo_v3_ptsz returns the capture status of a stream, and the number and graph
@@ -582,13 +546,11 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 		dependencies_out    **CUgraphNode
 		edgeData_out        **CUgraphEdgeData
 		numDependencies_out *uint64
-		_                   [1]uint64
+		_0                  [1]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
-	if err := call(symCuStreamGetCaptureInfo_v3_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCaptureInfo_v3_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamUpdateCaptureDependencies_v2_ptsz changes the nodes on which the next node captured in a
@@ -608,14 +570,12 @@ func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *C
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		flags           CUstreamUpdateCaptureDependencies_flags
-		_               [4]byte
-		_               [3]uint64
+		_0              [4]byte
+		_1              [3]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
-	if err := call(symCuStreamUpdateCaptureDependencies_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamUpdateCaptureDependencies_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamAttachMemAsync_ptsz changes, in stream order, which streams may use a block of managed
@@ -634,14 +594,12 @@ func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint
 		dptr    CUdeviceptr
 		length  uint64
 		flags   CUmemAttach_flags
-		_       [4]byte
-		_       [4]uint64
+		_0      [4]byte
+		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, dptr: dptr, length: length, flags: flags}
-	if err := call(symCuStreamAttachMemAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamAttachMemAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamQuery_ptsz tells whether all work in a stream is done, without waiting.
@@ -656,13 +614,11 @@ func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint
 func CuStreamQuery_ptsz(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamQuery_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamQuery_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamSynchronize_ptsz blocks the calling thread until all work that was in a stream at the
@@ -678,13 +634,11 @@ func CuStreamQuery_ptsz(hStream CUstream) error {
 func CuStreamSynchronize_ptsz(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamSynchronize_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamSynchronize_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamDestroy destroys a stream; its pending work still runs to completion.
@@ -749,13 +703,11 @@ func CuStreamDestroy(hStream CUstream) error {
 func CuStreamDestroy_v2(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamDestroy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamCopyAttributes_ptsz copies all attributes of one stream to another.
@@ -771,13 +723,11 @@ func CuStreamCopyAttributes_ptsz(dst CUstream, src CUstream) error {
 	args := &struct {
 		dst CUstream
 		src CUstream
-		_   [6]uint64
+		_0  [6]uint64
 		ret CUresult
+		_1  [4]byte
 	}{dst: dst, src: src}
-	if err := call(symCuStreamCopyAttributes_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamCopyAttributes_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetAttribute_ptsz reads one attribute of a stream.
@@ -793,15 +743,13 @@ func CuStreamGetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value_out 
 	args := &struct {
 		hStream   CUstream
 		attr      CUstreamAttrID
-		_         [4]byte
+		_0        [4]byte
 		value_out *CUstreamAttrValue
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
-	if err := call(symCuStreamGetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamSetAttribute_ptsz sets one attribute of a stream, for work enqueued later.
@@ -817,15 +765,13 @@ func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUs
 	args := &struct {
 		hStream CUstream
 		attr    CUstreamAttrID
-		_       [4]byte
+		_0      [4]byte
 		value   *CUstreamAttrValue
-		_       [5]uint64
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
-	if err := call(symCuStreamSetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamSetAttribute_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamDestroy_v1 destroys a stream; its pending work still runs to completion.
@@ -839,13 +785,11 @@ func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUs
 func CuStreamDestroy_v1(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamDestroy_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamDestroy_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetPriority returns the priority of a stream.
@@ -889,13 +833,11 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 	args := &struct {
 		hStream  CUstream
 		priority *int32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, priority: priority}
-	if err := call(symCuStreamGetPriority, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetPriority, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetId returns a number that identifies a stream for the lifetime of the process.
@@ -940,13 +882,11 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 	args := &struct {
 		hStream  CUstream
 		streamId *uint64
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{hStream: hStream, streamId: streamId}
-	if err := call(symCuStreamGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetFlags tells whether a stream was created as a blocking or a non-blocking stream.
@@ -991,13 +931,11 @@ func CuStreamGetFlags(hStream CUstream, flags *CUstream_flags) error {
 	args := &struct {
 		hStream CUstream
 		flags   *CUstream_flags
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, flags: flags}
-	if err := call(symCuStreamGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetDevice returns the device of a stream.
@@ -1038,13 +976,11 @@ func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 	args := &struct {
 		hStream CUstream
 		device  *CUdevice
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, device: device}
-	if err := call(symCuStreamGetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCtx returns the context of a stream.
@@ -1088,13 +1024,11 @@ func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 	args := &struct {
 		hStream CUstream
 		pctx    *CUcontext
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, pctx: pctx}
-	if err := call(symCuStreamGetCtx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCtx, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCtx_v2 returns a stream's context and, separately, its green context.
@@ -1139,13 +1073,11 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 		hStream   CUstream
 		pCtx      *CUcontext
 		pGreenCtx *CUgreenCtx
-		_         [5]uint64
+		_0        [5]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{hStream: hStream, pCtx: pCtx, pGreenCtx: pGreenCtx}
-	if err := call(symCuStreamGetCtx_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCtx_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamWaitEvent makes work that is enqueued in a stream after this call wait for an event.
@@ -1209,14 +1141,12 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags CUevent_wait_flag
 		hStream CUstream
 		hEvent  CUevent
 		Flags   CUevent_wait_flags
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, hEvent: hEvent, Flags: Flags}
-	if err := call(symCuStreamWaitEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamWaitEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamAddCallback enqueues a host callback, which runs when the stream's earlier work is done
@@ -1297,14 +1227,12 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 		callback CUstreamCallback
 		userData uintptr
 		flags    uint32
-		_        [4]byte
-		_        [4]uint64
+		_0       [4]byte
+		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hStream: hStream, callback: callback, userData: userData, flags: flags}
-	if err := call(symCuStreamAddCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamAddCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamAttachMemAsync changes, in stream order, which streams may use a block of managed memory.
@@ -1368,14 +1296,12 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 		dptr    CUdeviceptr
 		length  uint64
 		flags   CUmemAttach_flags
-		_       [4]byte
-		_       [4]uint64
+		_0      [4]byte
+		_1      [4]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, dptr: dptr, length: length, flags: flags}
-	if err := call(symCuStreamAttachMemAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamAttachMemAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamQuery tells whether all work in a stream is done, without waiting.
@@ -1429,13 +1355,11 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 func CuStreamQuery(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamQuery, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamQuery, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamSynchronize blocks the calling thread until all work that was in a stream at the time of
@@ -1491,13 +1415,11 @@ func CuStreamQuery(hStream CUstream) error {
 func CuStreamSynchronize(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginCapture_v1 begins to capture a stream: work enqueued there from now on does not run,
@@ -1512,13 +1434,11 @@ func CuStreamSynchronize(hStream CUstream) error {
 func CuStreamBeginCapture_v1(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamBeginCapture_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginCapture_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginCapture_ptsz begins to capture a stream: work enqueued there from now on does not
@@ -1534,13 +1454,11 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamBeginCapture_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginCapture_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginCapture begins to capture a stream: work enqueued there from now on does not run,
@@ -1614,14 +1532,12 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 	args := &struct {
 		hStream CUstream
 		mode    CUstreamCaptureMode
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, mode: mode}
-	if err := call(symCuStreamBeginCapture_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginCapture_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginCaptureToGraph begins to capture a stream into an existing graph.
@@ -1679,14 +1595,12 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		mode            CUstreamCaptureMode
-		_               [4]byte
-		_               [2]uint64
+		_0              [4]byte
+		_1              [2]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
-	if err := call(symCuStreamBeginCaptureToGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginCaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginRecaptureToGraph begins a capture that compares captured work, node by node, with an
@@ -1742,17 +1656,15 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 	args := &struct {
 		hStream      CUstream
 		mode         CUstreamCaptureMode
-		_            [4]byte
+		_0           [4]byte
 		hGraph       CUgraph
 		callbackFunc CUgraphRecaptureCallback
 		userData     uintptr
-		_            [3]uint64
+		_1           [3]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{hStream: hStream, mode: mode, hGraph: hGraph, callbackFunc: callbackFunc, userData: userData}
-	if err := call(symCuStreamBeginRecaptureToGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginRecaptureToGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamEndCapture ends the capture that began in a stream and returns the graph.
@@ -1807,13 +1719,11 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 	args := &struct {
 		hStream CUstream
 		phGraph *CUgraph
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream, phGraph: phGraph}
-	if err := call(symCuStreamEndCapture, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamEndCapture, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamIsCapturing tells whether a stream is capturing, and whether its capture is still valid.
@@ -1857,13 +1767,11 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 	args := &struct {
 		hStream       CUstream
 		captureStatus *CUstreamCaptureStatus
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{hStream: hStream, captureStatus: captureStatus}
-	if err := call(symCuStreamIsCapturing, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamIsCapturing, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCaptureInfo_v1 returns the capture status of a stream, and the number and graph of its
@@ -1880,13 +1788,11 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 		hStream           CUstream
 		captureStatus_out *CUstreamCaptureStatus
 		id_out            *uint64
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out}
-	if err := call(symCuStreamGetCaptureInfo_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCaptureInfo_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
@@ -1904,13 +1810,11 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 		hStream           CUstream
 		captureStatus_out *CUstreamCaptureStatus
 		id_out            *uint64
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CUresult
+		_1                [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out}
-	if err := call(symCuStreamGetCaptureInfo_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCaptureInfo_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCaptureInfo_v2 returns the capture status of a stream, and the number and graph of its
@@ -1930,13 +1834,11 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 		graph_out           *CUgraph
 		dependencies_out    **CUgraphNode
 		numDependencies_out *uint64
-		_                   [2]uint64
+		_0                  [2]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
-	if err := call(symCuStreamGetCaptureInfo_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCaptureInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCaptureInfo_v2_ptsz returns the capture status of a stream, and the number and graph
@@ -1957,13 +1859,11 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 		graph_out           *CUgraph
 		dependencies_out    **CUgraphNode
 		numDependencies_out *uint64
-		_                   [2]uint64
+		_0                  [2]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
-	if err := call(symCuStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
@@ -2040,13 +1940,11 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 		dependencies_out    **CUgraphNode
 		edgeData_out        **CUgraphEdgeData
 		numDependencies_out *uint64
-		_                   [1]uint64
+		_0                  [1]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
-	if err := call(symCuStreamGetCaptureInfo_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetCaptureInfo_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamCopyAttributes copies all attributes of one stream to another.
@@ -2084,13 +1982,11 @@ func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 	args := &struct {
 		dst CUstream
 		src CUstream
-		_   [6]uint64
+		_0  [6]uint64
 		ret CUresult
+		_1  [4]byte
 	}{dst: dst, src: src}
-	if err := call(symCuStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamGetAttribute reads one attribute of a stream.
@@ -2132,15 +2028,13 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 	args := &struct {
 		hStream   CUstream
 		attr      CUstreamAttrID
-		_         [4]byte
+		_0        [4]byte
 		value_out *CUstreamAttrValue
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{hStream: hStream, attr: attr, value_out: value_out}
-	if err := call(symCuStreamGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamSetAttribute sets one attribute of a stream, for work enqueued later.
@@ -2190,15 +2084,13 @@ func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 	args := &struct {
 		hStream CUstream
 		attr    CUstreamAttrID
-		_       [4]byte
+		_0      [4]byte
 		value   *CUstreamAttrValue
-		_       [5]uint64
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hStream: hStream, attr: attr, value: value}
-	if err := call(symCuStreamSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamUpdateCaptureDependencies_v1 changes the nodes on which the next node captured in a
@@ -2216,14 +2108,12 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		flags           CUstreamUpdateCaptureDependencies_flags
-		_               [4]byte
-		_               [4]uint64
+		_0              [4]byte
+		_1              [4]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
-	if err := call(symCuStreamUpdateCaptureDependencies_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamUpdateCaptureDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamUpdateCaptureDependencies_ptsz changes the nodes on which the next node captured in a
@@ -2242,14 +2132,12 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		flags           CUstreamUpdateCaptureDependencies_flags
-		_               [4]byte
-		_               [4]uint64
+		_0              [4]byte
+		_1              [4]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
-	if err := call(symCuStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamUpdateCaptureDependencies changes the nodes on which the next node captured in a stream
@@ -2310,14 +2198,12 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		flags           CUstreamUpdateCaptureDependencies_flags
-		_               [4]byte
-		_               [3]uint64
+		_0              [4]byte
+		_1              [3]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hStream: hStream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
-	if err := call(symCuStreamUpdateCaptureDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamUpdateCaptureDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamBeginCaptureToCig begins to record a stream's work into a Direct3D 12 command list or a
@@ -2367,13 +2253,11 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 	args := &struct {
 		hStream                CUstream
 		streamCigCaptureParams *CUstreamCigCaptureParams
-		_                      [6]uint64
+		_0                     [6]uint64
 		ret                    CUresult
+		_1                     [4]byte
 	}{hStream: hStream, streamCigCaptureParams: streamCigCaptureParams}
-	if err := call(symCuStreamBeginCaptureToCig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamBeginCaptureToCig, unsafe.Pointer(args), &args.ret)
 }
 
 // CuStreamEndCaptureToCig ends the recording of a stream's work into a graphics command list;
@@ -2409,11 +2293,9 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 func CuStreamEndCaptureToCig(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hStream: hStream}
-	if err := call(symCuStreamEndCaptureToCig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuStreamEndCaptureToCig, unsafe.Pointer(args), &args.ret)
 }

@@ -39,13 +39,11 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 	args := &struct {
 		pSurfObject *CUsurfObject
 		pResDesc    *CUDA_RESOURCE_DESC
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CUresult
+		_1          [4]byte
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
-	if err := call(symCuSurfObjectCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuSurfObjectCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuSurfObjectDestroy frees a surface object, when no kernel uses it any more; the array stays.
@@ -70,13 +68,11 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 func CuSurfObjectDestroy(surfObject CUsurfObject) error {
 	args := &struct {
 		surfObject CUsurfObject
-		_          [7]uint64
+		_0         [7]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{surfObject: surfObject}
-	if err := call(symCuSurfObjectDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuSurfObjectDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuSurfObjectGetResourceDesc tells which array a surface object writes to.
@@ -100,11 +96,9 @@ func CuSurfObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, surfObject CUsurf
 	args := &struct {
 		pResDesc   *CUDA_RESOURCE_DESC
 		surfObject CUsurfObject
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{pResDesc: pResDesc, surfObject: surfObject}
-	if err := call(symCuSurfObjectGetResourceDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuSurfObjectGetResourceDesc, unsafe.Pointer(args), &args.ret)
 }

@@ -29,14 +29,12 @@ func CuSurfRefSetArray(hSurfRef CUsurfref, hArray CUarray, Flags uint32) error {
 		hSurfRef CUsurfref
 		hArray   CUarray
 		Flags    uint32
-		_        [4]byte
-		_        [5]uint64
+		_0       [4]byte
+		_1       [5]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hSurfRef: hSurfRef, hArray: hArray, Flags: Flags}
-	if err := call(symCuSurfRefSetArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuSurfRefSetArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CuSurfRefGetArray tells which array a surface reference of a module writes to. For surface
@@ -61,11 +59,9 @@ func CuSurfRefGetArray(phArray *CUarray, hSurfRef CUsurfref) error {
 	args := &struct {
 		phArray  *CUarray
 		hSurfRef CUsurfref
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{phArray: phArray, hSurfRef: hSurfRef}
-	if err := call(symCuSurfRefGetArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuSurfRefGetArray, unsafe.Pointer(args), &args.ret)
 }

@@ -60,28 +60,26 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 	args := &struct {
 		tensorMap      *CUtensorMap
 		tensorDataType CUtensorMapDataType
-		_              [4]byte
+		_0             [4]byte
 		tensorRank     uint32
-		_              [4]byte
+		_1             [4]byte
 		globalAddress  unsafe.Pointer
 		globalDim      *uint64
 		globalStrides  *uint64
 		boxDim         *uint32
 		elementStrides *uint32
 		interleave     CUtensorMapInterleave
-		_              [4]byte
+		_2             [4]byte
 		swizzle        CUtensorMapSwizzle
-		_              [4]byte
+		_3             [4]byte
 		l2Promotion    CUtensorMapL2promotion
-		_              [4]byte
+		_4             [4]byte
 		oobFill        CUtensorMapFloatOOBfill
-		_              [4]byte
+		_5             [4]byte
 		ret            CUresult
+		_6             [4]byte
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, boxDim: boxDim, elementStrides: elementStrides, interleave: interleave, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
-	if err := call(symCuTensorMapEncodeTiled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTensorMapEncodeTiled, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTensorMapEncodeIm2col fills a tensor map for convolutions: one instruction fetches the pixels
@@ -126,33 +124,31 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 	args := &struct {
 		tensorMap           *CUtensorMap
 		tensorDataType      CUtensorMapDataType
-		_                   [4]byte
+		_0                  [4]byte
 		tensorRank          uint32
-		_                   [4]byte
+		_1                  [4]byte
 		globalAddress       unsafe.Pointer
 		globalDim           *uint64
 		globalStrides       *uint64
 		pixelBoxLowerCorner *int32
 		pixelBoxUpperCorner *int32
 		channelsPerPixel    uint32
-		_                   [4]byte
+		_2                  [4]byte
 		pixelsPerColumn     uint32
-		_                   [4]byte
+		_3                  [4]byte
 		elementStrides      *uint32
 		interleave          CUtensorMapInterleave
-		_                   [4]byte
+		_4                  [4]byte
 		swizzle             CUtensorMapSwizzle
-		_                   [4]byte
+		_5                  [4]byte
 		l2Promotion         CUtensorMapL2promotion
-		_                   [4]byte
+		_6                  [4]byte
 		oobFill             CUtensorMapFloatOOBfill
-		_                   [4]byte
+		_7                  [4]byte
 		ret                 CUresult
+		_8                  [4]byte
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, pixelBoxLowerCorner: pixelBoxLowerCorner, pixelBoxUpperCorner: pixelBoxUpperCorner, channelsPerPixel: channelsPerPixel, pixelsPerColumn: pixelsPerColumn, elementStrides: elementStrides, interleave: interleave, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
-	if err := call(symCuTensorMapEncodeIm2col, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTensorMapEncodeIm2col, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTensorMapEncodeIm2colWide fills a tensor map for convolutions whose fetches run along the width
@@ -197,37 +193,35 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 	args := &struct {
 		tensorMap                *CUtensorMap
 		tensorDataType           CUtensorMapDataType
-		_                        [4]byte
+		_0                       [4]byte
 		tensorRank               uint32
-		_                        [4]byte
+		_1                       [4]byte
 		globalAddress            unsafe.Pointer
 		globalDim                *uint64
 		globalStrides            *uint64
 		pixelBoxLowerCornerWidth int32
-		_                        [4]byte
+		_2                       [4]byte
 		pixelBoxUpperCornerWidth int32
-		_                        [4]byte
+		_3                       [4]byte
 		channelsPerPixel         uint32
-		_                        [4]byte
+		_4                       [4]byte
 		pixelsPerColumn          uint32
-		_                        [4]byte
+		_5                       [4]byte
 		elementStrides           *uint32
 		interleave               CUtensorMapInterleave
-		_                        [4]byte
+		_6                       [4]byte
 		mode                     CUtensorMapIm2ColWideMode
-		_                        [4]byte
+		_7                       [4]byte
 		swizzle                  CUtensorMapSwizzle
-		_                        [4]byte
+		_8                       [4]byte
 		l2Promotion              CUtensorMapL2promotion
-		_                        [4]byte
+		_9                       [4]byte
 		oobFill                  CUtensorMapFloatOOBfill
-		_                        [4]byte
+		_10                      [4]byte
 		ret                      CUresult
+		_11                      [4]byte
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, pixelBoxLowerCornerWidth: pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth: pixelBoxUpperCornerWidth, channelsPerPixel: channelsPerPixel, pixelsPerColumn: pixelsPerColumn, elementStrides: elementStrides, interleave: interleave, mode: mode, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
-	if err := call(symCuTensorMapEncodeIm2colWide, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTensorMapEncodeIm2colWide, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTensorMapReplaceAddress puts another address into a tensor map and leaves shape and layout as
@@ -256,13 +250,11 @@ func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Poin
 	args := &struct {
 		tensorMap     *CUtensorMap
 		globalAddress unsafe.Pointer
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{tensorMap: tensorMap, globalAddress: globalAddress}
-	if err := call(symCuTensorMapReplaceAddress, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTensorMapReplaceAddress, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTensorMapSetAllocationClass chooses for an encoded map how far beyond the tensor the copy
@@ -297,13 +289,11 @@ func CuTensorMapSetAllocationClass(tensorMap *CUtensorMap, allocClass CUtensorMa
 	args := &struct {
 		tensorMap     *CUtensorMap
 		allocClass    CUtensorMapAllocClass
-		_             [4]byte
+		_0            [4]byte
 		outAllocClass *CUtensorMapAllocClass
-		_             [5]uint64
+		_1            [5]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{tensorMap: tensorMap, allocClass: allocClass, outAllocClass: outAllocClass}
-	if err := call(symCuTensorMapSetAllocationClass, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTensorMapSetAllocationClass, unsafe.Pointer(args), &args.ret)
 }

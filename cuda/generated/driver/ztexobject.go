@@ -52,13 +52,11 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 		pResDesc     *CUDA_RESOURCE_DESC
 		pTexDesc     *CUDA_TEXTURE_DESC
 		pResViewDesc *CUDA_RESOURCE_VIEW_DESC
-		_            [4]uint64
+		_0           [4]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{pTexObject: pTexObject, pResDesc: pResDesc, pTexDesc: pTexDesc, pResViewDesc: pResViewDesc}
-	if err := call(symCuTexObjectCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexObjectCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexObjectDestroy frees a texture object, but not the memory that it reads.
@@ -88,13 +86,11 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 func CuTexObjectDestroy(texObject CUtexObject) error {
 	args := &struct {
 		texObject CUtexObject
-		_         [7]uint64
+		_0        [7]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{texObject: texObject}
-	if err := call(symCuTexObjectDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexObjectDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexObjectGetResourceDesc tells which memory a texture object reads.
@@ -119,13 +115,11 @@ func CuTexObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, texObject CUtexObj
 	args := &struct {
 		pResDesc  *CUDA_RESOURCE_DESC
 		texObject CUtexObject
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{pResDesc: pResDesc, texObject: texObject}
-	if err := call(symCuTexObjectGetResourceDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexObjectGetResourceDesc, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexObjectGetTextureDesc tells how a texture object addresses, filters and converts what it
@@ -150,13 +144,11 @@ func CuTexObjectGetTextureDesc(pTexDesc *CUDA_TEXTURE_DESC, texObject CUtexObjec
 	args := &struct {
 		pTexDesc  *CUDA_TEXTURE_DESC
 		texObject CUtexObject
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{pTexDesc: pTexDesc, texObject: texObject}
-	if err := call(symCuTexObjectGetTextureDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexObjectGetTextureDesc, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexObjectGetResourceViewDesc tells the format and the part of the array to which a texture
@@ -181,11 +173,9 @@ func CuTexObjectGetResourceViewDesc(pResViewDesc *CUDA_RESOURCE_VIEW_DESC, texOb
 	args := &struct {
 		pResViewDesc *CUDA_RESOURCE_VIEW_DESC
 		texObject    CUtexObject
-		_            [6]uint64
+		_0           [6]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{pResViewDesc: pResViewDesc, texObject: texObject}
-	if err := call(symCuTexObjectGetResourceViewDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexObjectGetResourceViewDesc, unsafe.Pointer(args), &args.ret)
 }

@@ -33,14 +33,12 @@ func CuTexRefSetArray(hTexRef CUtexref, hArray CUarray, Flags uint32) error {
 		hTexRef CUtexref
 		hArray  CUarray
 		Flags   uint32
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, hArray: hArray, Flags: Flags}
-	if err := call(symCuTexRefSetArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetMipmappedArray makes a texture reference read an array with smaller copies of itself,
@@ -72,14 +70,12 @@ func CuTexRefSetMipmappedArray(hTexRef CUtexref, hMipmappedArray CUmipmappedArra
 		hTexRef         CUtexref
 		hMipmappedArray CUmipmappedArray
 		Flags           uint32
-		_               [4]byte
-		_               [5]uint64
+		_0              [4]byte
+		_1              [5]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{hTexRef: hTexRef, hMipmappedArray: hMipmappedArray, Flags: Flags}
-	if err := call(symCuTexRefSetMipmappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetAddress makes a texture reference read linear device memory.
@@ -128,13 +124,11 @@ func CuTexRefSetAddress_v2(ByteOffset *uint64, hTexRef CUtexref, dptr CUdevicept
 		hTexRef    CUtexref
 		dptr       CUdeviceptr
 		bytes      uint64
-		_          [4]uint64
+		_0         [4]uint64
 		ret        CUresult
+		_1         [4]byte
 	}{ByteOffset: ByteOffset, hTexRef: hTexRef, dptr: dptr, bytes: bytes}
-	if err := call(symCuTexRefSetAddress_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetAddress_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetAddress2D makes a texture reference read device memory that is laid out in rows, with
@@ -184,13 +178,11 @@ func CuTexRefSetAddress2D_v3(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 		desc    *CUDA_ARRAY_DESCRIPTOR
 		dptr    CUdeviceptr
 		Pitch   uint64
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
-	if err := call(symCuTexRefSetAddress2D_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetAddress2D_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetFormat says which numbers the memory of [CuTexRefSetAddress] holds; an array knows
@@ -223,16 +215,14 @@ func CuTexRefSetFormat(hTexRef CUtexref, fmt CUarray_format, NumPackedComponents
 	args := &struct {
 		hTexRef             CUtexref
 		fmt                 CUarray_format
-		_                   [4]byte
+		_0                  [4]byte
 		NumPackedComponents int32
-		_                   [4]byte
-		_                   [5]uint64
+		_1                  [4]byte
+		_2                  [5]uint64
 		ret                 CUresult
+		_3                  [4]byte
 	}{hTexRef: hTexRef, fmt: fmt, NumPackedComponents: NumPackedComponents}
-	if err := call(symCuTexRefSetFormat, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetFormat, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetAddressMode chooses what a texture reference reads beyond the edge in one dimension:
@@ -263,16 +253,14 @@ func CuTexRefSetAddressMode(hTexRef CUtexref, dim int32, am CUaddress_mode) erro
 	args := &struct {
 		hTexRef CUtexref
 		dim     int32
-		_       [4]byte
+		_0      [4]byte
 		am      CUaddress_mode
-		_       [4]byte
-		_       [5]uint64
+		_1      [4]byte
+		_2      [5]uint64
 		ret     CUresult
+		_3      [4]byte
 	}{hTexRef: hTexRef, dim: dim, am: am}
-	if err := call(symCuTexRefSetAddressMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetAddressMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetFilterMode chooses whether a texture reference reads the nearest element or mixes its
@@ -302,14 +290,12 @@ func CuTexRefSetFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 	args := &struct {
 		hTexRef CUtexref
 		fm      CUfilter_mode
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, fm: fm}
-	if err := call(symCuTexRefSetFilterMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetFilterMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetMipmapFilterMode chooses whether a texture reference reads the nearest mipmap level or
@@ -339,14 +325,12 @@ func CuTexRefSetMipmapFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 	args := &struct {
 		hTexRef CUtexref
 		fm      CUfilter_mode
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, fm: fm}
-	if err := call(symCuTexRefSetMipmapFilterMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetMipmapFilterMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetMipmapLevelBias shifts the level of detail that a texture reference reads from a
@@ -376,14 +360,12 @@ func CuTexRefSetMipmapLevelBias(hTexRef CUtexref, bias float32) error {
 	args := &struct {
 		hTexRef CUtexref
 		bias    float32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, bias: bias}
-	if err := call(symCuTexRefSetMipmapLevelBias, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetMipmapLevelBias, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetMipmapLevelClamp confines a texture reference to some levels of a mipmapped array.
@@ -413,16 +395,14 @@ func CuTexRefSetMipmapLevelClamp(hTexRef CUtexref, minMipmapLevelClamp float32, 
 	args := &struct {
 		hTexRef             CUtexref
 		minMipmapLevelClamp float32
-		_                   [4]byte
+		_0                  [4]byte
 		maxMipmapLevelClamp float32
-		_                   [4]byte
-		_                   [5]uint64
+		_1                  [4]byte
+		_2                  [5]uint64
 		ret                 CUresult
+		_3                  [4]byte
 	}{hTexRef: hTexRef, minMipmapLevelClamp: minMipmapLevelClamp, maxMipmapLevelClamp: maxMipmapLevelClamp}
-	if err := call(symCuTexRefSetMipmapLevelClamp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetMipmapLevelClamp, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetMaxAnisotropy sets how many samples a texture reference may take for surfaces seen at
@@ -452,14 +432,12 @@ func CuTexRefSetMaxAnisotropy(hTexRef CUtexref, maxAniso uint32) error {
 	args := &struct {
 		hTexRef  CUtexref
 		maxAniso uint32
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{hTexRef: hTexRef, maxAniso: maxAniso}
-	if err := call(symCuTexRefSetMaxAnisotropy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetMaxAnisotropy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetBorderColor sets what a texture reference reads outside of the array in the border
@@ -486,13 +464,11 @@ func CuTexRefSetBorderColor(hTexRef CUtexref, pBorderColor *float32) error {
 	args := &struct {
 		hTexRef      CUtexref
 		pBorderColor *float32
-		_            [6]uint64
+		_0           [6]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{hTexRef: hTexRef, pBorderColor: pBorderColor}
-	if err := call(symCuTexRefSetBorderColor, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetBorderColor, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetFlags sets whether a texture reference takes coordinates from 0 to 1, and leaves
@@ -523,14 +499,12 @@ func CuTexRefSetFlags(hTexRef CUtexref, Flags uint32) error {
 	args := &struct {
 		hTexRef CUtexref
 		Flags   uint32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{hTexRef: hTexRef, Flags: Flags}
-	if err := call(symCuTexRefSetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetAddress tells which linear memory a texture reference reads. For texture objects:
@@ -576,13 +550,11 @@ func CuTexRefGetAddress_v2(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 	args := &struct {
 		pdptr   *CUdeviceptr
 		hTexRef CUtexref
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pdptr: pdptr, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetAddress_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetAddress_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetArray tells which array a texture reference reads. For texture objects:
@@ -613,13 +585,11 @@ func CuTexRefGetArray(phArray *CUarray, hTexRef CUtexref) error {
 	args := &struct {
 		phArray *CUarray
 		hTexRef CUtexref
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{phArray: phArray, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetMipmappedArray tells which mipmapped array a texture reference reads. For texture
@@ -650,13 +620,11 @@ func CuTexRefGetMipmappedArray(phMipmappedArray *CUmipmappedArray, hTexRef CUtex
 	args := &struct {
 		phMipmappedArray *CUmipmappedArray
 		hTexRef          CUtexref
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
+		_1               [4]byte
 	}{phMipmappedArray: phMipmappedArray, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMipmappedArray, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetMipmappedArray, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetAddressMode tells what a texture reference reads beyond the edge in one dimension. For
@@ -686,14 +654,12 @@ func CuTexRefGetAddressMode(pam *CUaddress_mode, hTexRef CUtexref, dim int32) er
 		pam     *CUaddress_mode
 		hTexRef CUtexref
 		dim     int32
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     CUresult
+		_2      [4]byte
 	}{pam: pam, hTexRef: hTexRef, dim: dim}
-	if err := call(symCuTexRefGetAddressMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetAddressMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetFilterMode tells whether a texture reference mixes neighbouring elements. For texture
@@ -721,13 +687,11 @@ func CuTexRefGetFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 	args := &struct {
 		pfm     *CUfilter_mode
 		hTexRef CUtexref
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pfm: pfm, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetFilterMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetFilterMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetFormat tells the numbers and channels of the elements that a texture reference reads.
@@ -757,13 +721,11 @@ func CuTexRefGetFormat(pFormat *CUarray_format, pNumChannels *int32, hTexRef CUt
 		pFormat      *CUarray_format
 		pNumChannels *int32
 		hTexRef      CUtexref
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{pFormat: pFormat, pNumChannels: pNumChannels, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetFormat, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetFormat, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetMipmapFilterMode tells whether a texture reference mixes two mipmap levels. For
@@ -791,13 +753,11 @@ func CuTexRefGetMipmapFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 	args := &struct {
 		pfm     *CUfilter_mode
 		hTexRef CUtexref
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pfm: pfm, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMipmapFilterMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetMipmapFilterMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetMipmapLevelBias tells by how many levels a texture reference shifts the level of
@@ -825,13 +785,11 @@ func CuTexRefGetMipmapLevelBias(pbias *float32, hTexRef CUtexref) error {
 	args := &struct {
 		pbias   *float32
 		hTexRef CUtexref
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pbias: pbias, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMipmapLevelBias, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetMipmapLevelBias, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetMipmapLevelClamp tells between which mipmap levels a texture reference stays. For
@@ -861,13 +819,11 @@ func CuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp *float32, pmaxMipmapLevelC
 		pminMipmapLevelClamp *float32
 		pmaxMipmapLevelClamp *float32
 		hTexRef              CUtexref
-		_                    [5]uint64
+		_0                   [5]uint64
 		ret                  CUresult
+		_1                   [4]byte
 	}{pminMipmapLevelClamp: pminMipmapLevelClamp, pmaxMipmapLevelClamp: pmaxMipmapLevelClamp, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMipmapLevelClamp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetMipmapLevelClamp, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetMaxAnisotropy tells how many samples a texture reference may take for slanted
@@ -895,13 +851,11 @@ func CuTexRefGetMaxAnisotropy(pmaxAniso *int32, hTexRef CUtexref) error {
 	args := &struct {
 		pmaxAniso *int32
 		hTexRef   CUtexref
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{pmaxAniso: pmaxAniso, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMaxAnisotropy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetMaxAnisotropy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetBorderColor tells which color a texture reference reads outside of its array. For
@@ -926,13 +880,11 @@ func CuTexRefGetBorderColor(pBorderColor *float32, hTexRef CUtexref) error {
 	args := &struct {
 		pBorderColor *float32
 		hTexRef      CUtexref
-		_            [6]uint64
+		_0           [6]uint64
 		ret          CUresult
+		_1           [4]byte
 	}{pBorderColor: pBorderColor, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetBorderColor, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetBorderColor, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetFlags tells how a texture reference takes coordinates and integers. For texture
@@ -960,13 +912,11 @@ func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
 	args := &struct {
 		pFlags  *uint32
 		hTexRef CUtexref
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pFlags: pFlags, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefCreate makes a texture reference that belongs to no module.
@@ -992,13 +942,11 @@ func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
 func CuTexRefCreate(pTexRef *CUtexref) error {
 	args := &struct {
 		pTexRef *CUtexref
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pTexRef: pTexRef}
-	if err := call(symCuTexRefCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefDestroy frees a reference that [CuTexRefCreate] made.
@@ -1023,13 +971,11 @@ func CuTexRefCreate(pTexRef *CUtexref) error {
 func CuTexRefDestroy(hTexRef CUtexref) error {
 	args := &struct {
 		hTexRef CUtexref
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hTexRef: hTexRef}
-	if err := call(symCuTexRefDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetAddress2D_v2 makes a texture reference read device memory that is laid out in rows,
@@ -1047,13 +993,11 @@ func CuTexRefSetAddress2D_v2(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 		desc    *CUDA_ARRAY_DESCRIPTOR
 		dptr    CUdeviceptr
 		Pitch   uint64
-		_       [4]uint64
+		_0      [4]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
-	if err := call(symCuTexRefSetAddress2D_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetAddress2D_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetAddress_v1 makes a texture reference read linear device memory.
@@ -1069,16 +1013,14 @@ func CuTexRefSetAddress_v1(ByteOffset *uint32, hTexRef CUtexref, dptr CUdevicept
 		ByteOffset *uint32
 		hTexRef    CUtexref
 		dptr       CUdeviceptr_v1
-		_          [4]byte
+		_0         [4]byte
 		bytes      uint32
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        CUresult
+		_3         [4]byte
 	}{ByteOffset: ByteOffset, hTexRef: hTexRef, dptr: dptr, bytes: bytes}
-	if err := call(symCuTexRefSetAddress_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetAddress_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefSetAddress2D_v1 makes a texture reference read device memory that is laid out in rows,
@@ -1095,16 +1037,14 @@ func CuTexRefSetAddress2D_v1(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR_v1, d
 		hTexRef CUtexref
 		desc    *CUDA_ARRAY_DESCRIPTOR_v1
 		dptr    CUdeviceptr_v1
-		_       [4]byte
+		_0      [4]byte
 		Pitch   uint32
-		_       [4]byte
-		_       [4]uint64
+		_1      [4]byte
+		_2      [4]uint64
 		ret     CUresult
+		_3      [4]byte
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
-	if err := call(symCuTexRefSetAddress2D_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefSetAddress2D_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuTexRefGetAddress_v1 tells which linear memory a texture reference reads. For texture objects:
@@ -1120,11 +1060,9 @@ func CuTexRefGetAddress_v1(pdptr *CUdeviceptr_v1, hTexRef CUtexref) error {
 	args := &struct {
 		pdptr   *CUdeviceptr_v1
 		hTexRef CUtexref
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{pdptr: pdptr, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetAddress_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuTexRefGetAddress_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -42,15 +42,13 @@ func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, p
 	args := &struct {
 		data      unsafe.Pointer
 		attribute CUpointer_attribute
-		_         [4]byte
+		_0        [4]byte
 		ptr       CUdeviceptr
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{data: data, attribute: attribute, ptr: ptr}
-	if err := call(symCuPointerGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuPointerGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPrefetchAsync_v2_ptsz enqueues a prefetch in a stream: migrates a range of managed memory to
@@ -69,15 +67,13 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 		count    uint64
 		location CUmemLocation
 		flags    uint32
-		_        [4]byte
+		_0       [4]byte
 		hStream  CUstream
-		_        [3]uint64
+		_1       [3]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, hStream: hStream}
-	if err := call(symCuMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAdvise advises the driver how a range of managed memory will be used, so that fewer pages
@@ -151,15 +147,13 @@ func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, locat
 		devPtr   CUdeviceptr
 		count    uint64
 		advice   CUmem_advise
-		_        [4]byte
+		_0       [4]byte
 		location CUmemLocation
-		_        [4]uint64
+		_1       [4]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
-	if err := call(symCuMemAdvise_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAdvise_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPrefetchBatchAsync_ptsz enqueues the prefetch of many ranges as one operation of a stream.
@@ -182,11 +176,9 @@ func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint6
 		flags           uint64
 		hStream         CUstream
 		ret             CUresult
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
-	if err := call(symCuMemPrefetchBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPrefetchBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemDiscardBatchAsync_ptsz enqueues an operation that discards the contents of ranges of managed
@@ -206,13 +198,11 @@ func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64
 		count   uint64
 		flags   uint64
 		hStream CUstream
-		_       [3]uint64
+		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, hStream: hStream}
-	if err := call(symCuMemDiscardBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemDiscardBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemDiscardAndPrefetchBatchAsync_ptsz enqueues an operation that discards ranges of managed
@@ -236,11 +226,9 @@ func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, c
 		flags           uint64
 		hStream         CUstream
 		ret             CUresult
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
-	if err := call(symCuMemDiscardAndPrefetchBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemDiscardAndPrefetchBatchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetLocationInfo estimates where the pages of a range of managed or pageable memory currently
@@ -278,13 +266,11 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 		summaryGranularity  uint64
 		samplingGranularity uint64
 		location_out        *CUmemLocation
-		_                   [3]uint64
+		_0                  [3]uint64
 		ret                 CUresult
+		_1                  [4]byte
 	}{ptr: ptr, size: size, summaryGranularity: summaryGranularity, samplingGranularity: samplingGranularity, location_out: location_out}
-	if err := call(symCuMemGetLocationInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetLocationInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemRangeGetAttribute returns the advice in force for a range of managed memory, or the location
@@ -325,16 +311,14 @@ func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUme
 		data      unsafe.Pointer
 		dataSize  uint64
 		attribute CUmem_range_attribute
-		_         [4]byte
+		_0        [4]byte
 		devPtr    CUdeviceptr
 		count     uint64
-		_         [3]uint64
+		_1        [3]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
-	if err := call(symCuMemRangeGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemRangeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemRangeGetAttributes returns several attributes of a range of managed memory.
@@ -372,13 +356,11 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 		numAttributes uint64
 		devPtr        CUdeviceptr
 		count         uint64
-		_             [2]uint64
+		_0            [2]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
-	if err := call(symCuMemRangeGetAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemRangeGetAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuPointerSetAttribute sets whether synchronous copies and memsets of an allocation always wait
@@ -412,15 +394,13 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 	args := &struct {
 		value     unsafe.Pointer
 		attribute CUpointer_attribute
-		_         [4]byte
+		_0        [4]byte
 		ptr       CUdeviceptr
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{value: value, attribute: attribute, ptr: ptr}
-	if err := call(symCuPointerSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuPointerSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuPointerGetAttributes returns several attributes of the memory at an address.
@@ -455,17 +435,15 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribute, data *unsafe.Pointer, ptr CUdeviceptr) error {
 	args := &struct {
 		numAttributes uint32
-		_             [4]byte
+		_0            [4]byte
 		attributes    *CUpointer_attribute
 		data          *unsafe.Pointer
 		ptr           CUdeviceptr
-		_             [4]uint64
+		_1            [4]uint64
 		ret           CUresult
+		_2            [4]byte
 	}{numAttributes: numAttributes, attributes: attributes, data: data, ptr: ptr}
-	if err := call(symCuPointerGetAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuPointerGetAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPrefetchAsync_v1 enqueues a prefetch in a stream: migrates a range of managed memory to a
@@ -485,15 +463,13 @@ func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice,
 		devPtr    CUdeviceptr
 		count     uint64
 		dstDevice CUdevice
-		_         [4]byte
+		_0        [4]byte
 		hStream   CUstream
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, hStream: hStream}
-	if err := call(symCuMemPrefetchAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPrefetchAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPrefetchAsync_ptsz enqueues a prefetch in a stream: migrates a range of managed memory to a
@@ -511,15 +487,13 @@ func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevic
 		devPtr    CUdeviceptr
 		count     uint64
 		dstDevice CUdevice
-		_         [4]byte
+		_0        [4]byte
 		hStream   CUstream
-		_         [4]uint64
+		_1        [4]uint64
 		ret       CUresult
+		_2        [4]byte
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, hStream: hStream}
-	if err := call(symCuMemPrefetchAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPrefetchAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPrefetchAsync enqueues a prefetch in a stream: migrates a range of managed memory to a
@@ -587,15 +561,13 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 		count    uint64
 		location CUmemLocation
 		flags    uint32
-		_        [4]byte
+		_0       [4]byte
 		hStream  CUstream
-		_        [3]uint64
+		_1       [3]uint64
 		ret      CUresult
+		_2       [4]byte
 	}{devPtr: devPtr, count: count, location: location, flags: flags, hStream: hStream}
-	if err := call(symCuMemPrefetchAsync_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPrefetchAsync_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAdvise_v1 advises the driver how a range of managed memory will be used, so that fewer pages
@@ -615,16 +587,14 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 		devPtr CUdeviceptr
 		count  uint64
 		advice CUmem_advise
-		_      [4]byte
+		_0     [4]byte
 		device CUdevice
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
+		_3     [4]byte
 	}{devPtr: devPtr, count: count, advice: advice, device: device}
-	if err := call(symCuMemAdvise_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAdvise_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemPrefetchBatchAsync enqueues the prefetch of many ranges as one operation of a stream.
@@ -677,11 +647,9 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 		flags           uint64
 		hStream         CUstream
 		ret             CUresult
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
-	if err := call(symCuMemPrefetchBatchAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemPrefetchBatchAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemDiscardBatchAsync enqueues an operation that discards the contents of ranges of managed
@@ -725,13 +693,11 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 		count   uint64
 		flags   uint64
 		hStream CUstream
-		_       [3]uint64
+		_0      [3]uint64
 		ret     CUresult
+		_1      [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, hStream: hStream}
-	if err := call(symCuMemDiscardBatchAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemDiscardBatchAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemDiscardAndPrefetchBatchAsync enqueues an operation that discards ranges of managed memory
@@ -779,9 +745,7 @@ func CuMemDiscardAndPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count 
 		flags           uint64
 		hStream         CUstream
 		ret             CUresult
+		_0              [4]byte
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
-	if err := call(symCuMemDiscardAndPrefetchBatchAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemDiscardAndPrefetchBatchAsync, unsafe.Pointer(args), &args.ret)
 }

@@ -46,13 +46,11 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 		alignment uint64
 		addr      CUdeviceptr
 		flags     uint64
-		_         [3]uint64
+		_0        [3]uint64
 		ret       CUresult
+		_1        [4]byte
 	}{ptr: ptr, size: size, alignment: alignment, addr: addr, flags: flags}
-	if err := call(symCuMemAddressReserve, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAddressReserve, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemAddressFree frees a whole range of reserved addresses.
@@ -84,13 +82,11 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 	args := &struct {
 		ptr  CUdeviceptr
 		size uint64
-		_    [6]uint64
+		_0   [6]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{ptr: ptr, size: size}
-	if err := call(symCuMemAddressFree, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemAddressFree, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemCreate allocates physical memory on a device or on a NUMA node of the host, without mapping
@@ -138,13 +134,11 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 		size   uint64
 		prop   *CUmemAllocationProp
 		flags  uint64
-		_      [4]uint64
+		_0     [4]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{handle: handle, size: size, prop: prop, flags: flags}
-	if err := call(symCuMemCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemRelease releases a handle of physical memory.
@@ -178,13 +172,11 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 	args := &struct {
 		handle CUmemGenericAllocationHandle
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{handle: handle}
-	if err := call(symCuMemRelease, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemRelease, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemMap maps physical memory to reserved addresses.
@@ -229,13 +221,11 @@ func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAl
 		offset uint64
 		handle CUmemGenericAllocationHandle
 		flags  uint64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{ptr: ptr, size: size, offset: offset, handle: handle, flags: flags}
-	if err := call(symCuMemMap, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemMap, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemMapArrayAsync_ptsz enqueues operations that map memory to parts of sparse arrays, or unmap
@@ -252,15 +242,13 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 	args := &struct {
 		mapInfoList *CUarrayMapInfo
 		count       uint32
-		_           [4]byte
+		_0          [4]byte
 		hStream     CUstream
-		_           [5]uint64
+		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{mapInfoList: mapInfoList, count: count, hStream: hStream}
-	if err := call(symCuMemMapArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemMapArrayAsync_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemUnmap unmaps a range of addresses.
@@ -298,13 +286,11 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 	args := &struct {
 		ptr  CUdeviceptr
 		size uint64
-		_    [6]uint64
+		_0   [6]uint64
 		ret  CUresult
+		_1   [4]byte
 	}{ptr: ptr, size: size}
-	if err := call(symCuMemUnmap, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemUnmap, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemSetAccess sets the access rights of devices to mapped addresses.
@@ -342,13 +328,11 @@ func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count u
 		size  uint64
 		desc  *CUmemAccessDesc
 		count uint64
-		_     [4]uint64
+		_0    [4]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{ptr: ptr, size: size, desc: desc, count: count}
-	if err := call(symCuMemSetAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemSetAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetAccess returns the access rights of a location to a mapped address.
@@ -381,13 +365,11 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 		flags    *uint64
 		location *CUmemLocation
 		ptr      CUdeviceptr
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{flags: flags, location: location, ptr: ptr}
-	if err := call(symCuMemGetAccess, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetAccess, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemExportToShareableHandle exports physical memory, or a multicast object, as a handle for
@@ -423,15 +405,13 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 		shareableHandle unsafe.Pointer
 		handle          CUmemGenericAllocationHandle
 		handleType      CUmemAllocationHandleType
-		_               [4]byte
+		_0              [4]byte
 		flags           uint64
-		_               [4]uint64
+		_1              [4]uint64
 		ret             CUresult
+		_2              [4]byte
 	}{shareableHandle: shareableHandle, handle: handle, handleType: handleType, flags: flags}
-	if err := call(symCuMemExportToShareableHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemExportToShareableHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemImportFromShareableHandle imports physical memory of another process.
@@ -471,14 +451,12 @@ func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHand
 		handle       *CUmemGenericAllocationHandle
 		osHandle     unsafe.Pointer
 		shHandleType CUmemAllocationHandleType
-		_            [4]byte
-		_            [5]uint64
+		_0           [4]byte
+		_1           [5]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{handle: handle, osHandle: osHandle, shHandleType: shHandleType}
-	if err := call(symCuMemImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemImportFromShareableHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetAllocationGranularity returns the granularity of memory with given properties: sizes and
@@ -515,14 +493,12 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 		granularity *uint64
 		prop        *CUmemAllocationProp
 		option      CUmemAllocationGranularity_flags
-		_           [4]byte
-		_           [5]uint64
+		_0          [4]byte
+		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{granularity: granularity, prop: prop, option: option}
-	if err := call(symCuMemGetAllocationGranularity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetAllocationGranularity, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemGetAllocationPropertiesFromHandle returns the properties with which physical memory was
@@ -557,13 +533,11 @@ func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CU
 	args := &struct {
 		prop   *CUmemAllocationProp
 		handle CUmemGenericAllocationHandle
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{prop: prop, handle: handle}
-	if err := call(symCuMemGetAllocationPropertiesFromHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemGetAllocationPropertiesFromHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemRetainAllocationHandle returns a handle of the physical memory mapped at an address.
@@ -592,13 +566,11 @@ func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsa
 	args := &struct {
 		handle *CUmemGenericAllocationHandle
 		addr   unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{handle: handle, addr: addr}
-	if err := call(symCuMemRetainAllocationHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemRetainAllocationHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // CuMemMapArrayAsync enqueues operations that map memory to parts of sparse arrays, or unmap it.
@@ -640,13 +612,11 @@ func CuMemMapArrayAsync(mapInfoList *CUarrayMapInfo, count uint32, hStream CUstr
 	args := &struct {
 		mapInfoList *CUarrayMapInfo
 		count       uint32
-		_           [4]byte
+		_0          [4]byte
 		hStream     CUstream
-		_           [5]uint64
+		_1          [5]uint64
 		ret         CUresult
+		_2          [4]byte
 	}{mapInfoList: mapInfoList, count: count, hStream: hStream}
-	if err := call(symCuMemMapArrayAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuMemMapArrayAsync, unsafe.Pointer(args), &args.ret)
 }

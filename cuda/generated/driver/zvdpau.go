@@ -37,15 +37,13 @@ func CuVDPAUGetDevice(pDevice *CUdevice, vdpDevice uint32, vdpGetProcAddress uin
 	args := &struct {
 		pDevice           *CUdevice
 		vdpDevice         uint32
-		_                 [4]byte
+		_0                [4]byte
 		vdpGetProcAddress uintptr
-		_                 [5]uint64
+		_1                [5]uint64
 		ret               CUresult
+		_2                [4]byte
 	}{pDevice: pDevice, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
-	if err := call(symCuVDPAUGetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuVDPAUGetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CuVDPAUCtxCreate creates a context that can use the surfaces of a VDPAU device.
@@ -97,19 +95,17 @@ func CuVDPAUCtxCreate_v2(pCtx *CUcontext, flags CUctx_flags, device CUdevice, vd
 	args := &struct {
 		pCtx              *CUcontext
 		flags             CUctx_flags
-		_                 [4]byte
+		_0                [4]byte
 		device            CUdevice
-		_                 [4]byte
+		_1                [4]byte
 		vdpDevice         uint32
-		_                 [4]byte
+		_2                [4]byte
 		vdpGetProcAddress uintptr
-		_                 [3]uint64
+		_3                [3]uint64
 		ret               CUresult
+		_4                [4]byte
 	}{pCtx: pCtx, flags: flags, device: device, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
-	if err := call(symCuVDPAUCtxCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuVDPAUCtxCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsVDPAURegisterVideoSurface registers a video surface of VDPAU, so that CUDA can use its
@@ -150,16 +146,14 @@ func CuGraphicsVDPAURegisterVideoSurface(pCudaResource *CUgraphicsResource, vdpS
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		vdpSurface    uint32
-		_             [4]byte
+		_0            [4]byte
 		flags         CUgraphicsRegisterFlags
-		_             [4]byte
-		_             [5]uint64
+		_1            [4]byte
+		_2            [5]uint64
 		ret           CUresult
+		_3            [4]byte
 	}{pCudaResource: pCudaResource, vdpSurface: vdpSurface, flags: flags}
-	if err := call(symCuGraphicsVDPAURegisterVideoSurface, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsVDPAURegisterVideoSurface, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphicsVDPAURegisterOutputSurface registers an output surface of VDPAU, so that CUDA can use
@@ -197,16 +191,14 @@ func CuGraphicsVDPAURegisterOutputSurface(pCudaResource *CUgraphicsResource, vdp
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		vdpSurface    uint32
-		_             [4]byte
+		_0            [4]byte
 		flags         CUgraphicsRegisterFlags
-		_             [4]byte
-		_             [5]uint64
+		_1            [4]byte
+		_2            [5]uint64
 		ret           CUresult
+		_3            [4]byte
 	}{pCudaResource: pCudaResource, vdpSurface: vdpSurface, flags: flags}
-	if err := call(symCuGraphicsVDPAURegisterOutputSurface, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphicsVDPAURegisterOutputSurface, unsafe.Pointer(args), &args.ret)
 }
 
 // CuVDPAUCtxCreate_v1 creates a context that can use the surfaces of a VDPAU device.
@@ -221,17 +213,15 @@ func CuVDPAUCtxCreate_v1(pCtx *CUcontext, flags CUctx_flags, device CUdevice, vd
 	args := &struct {
 		pCtx              *CUcontext
 		flags             CUctx_flags
-		_                 [4]byte
+		_0                [4]byte
 		device            CUdevice
-		_                 [4]byte
+		_1                [4]byte
 		vdpDevice         uint32
-		_                 [4]byte
+		_2                [4]byte
 		vdpGetProcAddress uintptr
-		_                 [3]uint64
+		_3                [3]uint64
 		ret               CUresult
+		_4                [4]byte
 	}{pCtx: pCtx, flags: flags, device: device, vdpDevice: vdpDevice, vdpGetProcAddress: vdpGetProcAddress}
-	if err := call(symCuVDPAUCtxCreate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuVDPAUCtxCreate_v1, unsafe.Pointer(args), &args.ret)
 }

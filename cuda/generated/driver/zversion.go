@@ -32,11 +32,9 @@ import "unsafe"
 func CuDriverGetVersion(driverVersion *int32) error {
 	args := &struct {
 		driverVersion *int32
-		_             [7]uint64
+		_0            [7]uint64
 		ret           CUresult
+		_1            [4]byte
 	}{driverVersion: driverVersion}
-	if err := call(symCuDriverGetVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDriverGetVersion, unsafe.Pointer(args), &args.ret)
 }

@@ -13,444 +13,148 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_ncclMemAlloc(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_ncclMemAlloc *s = args;
-	s->ret = ((fn_ncclMemAlloc)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_ncclMemFree(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_ncclMemFree *s = args;
-	s->ret = ((fn_ncclMemFree)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_ncclGetVersion(void *fn, void *args)
+static void t_ncclCommInitRankConfig(void *fn, uint64_t *words)
 {
-	struct args_ncclGetVersion *s = args;
-	s->ret = ((fn_ncclGetVersion)fn)(s->p0);
-}
-static void t_ncclGetUniqueId(void *fn, void *args)
-{
-	struct args_ncclGetUniqueId *s = args;
-	s->ret = ((fn_ncclGetUniqueId)fn)(s->p0);
-}
-static void t_ncclCommInitRankConfig(void *fn, void *args)
-{
-	struct args_ncclCommInitRankConfig *s = args;
+	struct args_ncclCommInitRankConfig *s = (void *)words;
 	s->ret = ((fn_ncclCommInitRankConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
-static void t_ncclCommInitRank(void *fn, void *args)
+static void t_ncclCommInitRank(void *fn, uint64_t *words)
 {
-	struct args_ncclCommInitRank *s = args;
+	struct args_ncclCommInitRank *s = (void *)words;
 	s->ret = ((fn_ncclCommInitRank)fn)(s->p0, s->p1, s->p2, s->p3);
 }
-static void t_ncclCommInitAll(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommInitAll *s = args;
-	s->ret = ((fn_ncclCommInitAll)fn)(s->p0, s->p1, s->p2);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_ncclCommFinalize(void *fn, void *args)
+static void words5_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommFinalize *s = args;
-	s->ret = ((fn_ncclCommFinalize)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4]);
 }
-static void t_ncclCommDestroy(void *fn, void *args)
+static void words6_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommDestroy *s = args;
-	s->ret = ((fn_ncclCommDestroy)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5]);
 }
-static void t_ncclCommAbort(void *fn, void *args)
+static void words1_8(void *fn, uint64_t *words)
 {
-	struct args_ncclCommAbort *s = args;
-	s->ret = ((fn_ncclCommAbort)fn)(s->p0);
+	*(uint64_t *)(words + 8) = ((uint64_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_ncclCommRevoke(void *fn, void *args)
+static void words4_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommRevoke *s = args;
-	s->ret = ((fn_ncclCommRevoke)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3]);
 }
-static void t_ncclCommSplit(void *fn, void *args)
+static void words8_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommSplit *s = args;
-	s->ret = ((fn_ncclCommSplit)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7]);
 }
-static void t_ncclCommShrink(void *fn, void *args)
+static void words7_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommShrink *s = args;
-	s->ret = ((fn_ncclCommShrink)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6]);
 }
-static void t_ncclCommGetUniqueId(void *fn, void *args)
+static void words9_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommGetUniqueId *s = args;
-	s->ret = ((fn_ncclCommGetUniqueId)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 9) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8]);
 }
-static void t_ncclCommGrow(void *fn, void *args)
+static void words11_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommGrow *s = args;
-	s->ret = ((fn_ncclCommGrow)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
+	*(uint32_t *)(words + 11) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10]);
 }
-static void t_ncclCommInitRankScalable(void *fn, void *args)
+static void words0_4(void *fn, uint64_t *words)
 {
-	struct args_ncclCommInitRankScalable *s = args;
-	s->ret = ((fn_ncclCommInitRankScalable)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(void))fn)();
 }
-static void t_ncclGetErrorString(void *fn, void *args)
+static void words0(void *fn, uint64_t *words)
 {
-	struct args_ncclGetErrorString *s = args;
-	s->ret = ((fn_ncclGetErrorString)fn)(s->p0);
-}
-static void t_ncclGetLastError(void *fn, void *args)
-{
-	struct args_ncclGetLastError *s = args;
-	s->ret = ((fn_ncclGetLastError)fn)(s->p0);
-}
-static void t_ncclCommGetAsyncError(void *fn, void *args)
-{
-	struct args_ncclCommGetAsyncError *s = args;
-	s->ret = ((fn_ncclCommGetAsyncError)fn)(s->p0, s->p1);
-}
-static void t_ncclCommCount(void *fn, void *args)
-{
-	struct args_ncclCommCount *s = args;
-	s->ret = ((fn_ncclCommCount)fn)(s->p0, s->p1);
-}
-static void t_ncclCommCuDevice(void *fn, void *args)
-{
-	struct args_ncclCommCuDevice *s = args;
-	s->ret = ((fn_ncclCommCuDevice)fn)(s->p0, s->p1);
-}
-static void t_ncclCommUserRank(void *fn, void *args)
-{
-	struct args_ncclCommUserRank *s = args;
-	s->ret = ((fn_ncclCommUserRank)fn)(s->p0, s->p1);
-}
-static void t_ncclCommRegister(void *fn, void *args)
-{
-	struct args_ncclCommRegister *s = args;
-	s->ret = ((fn_ncclCommRegister)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_ncclCommDeregister(void *fn, void *args)
-{
-	struct args_ncclCommDeregister *s = args;
-	s->ret = ((fn_ncclCommDeregister)fn)(s->p0, s->p1);
-}
-static void t_ncclCommSuspend(void *fn, void *args)
-{
-	struct args_ncclCommSuspend *s = args;
-	s->ret = ((fn_ncclCommSuspend)fn)(s->p0, s->p1);
-}
-static void t_ncclCommResume(void *fn, void *args)
-{
-	struct args_ncclCommResume *s = args;
-	s->ret = ((fn_ncclCommResume)fn)(s->p0);
-}
-static void t_ncclCommMemStats(void *fn, void *args)
-{
-	struct args_ncclCommMemStats *s = args;
-	s->ret = ((fn_ncclCommMemStats)fn)(s->p0, s->p1, s->p2);
-}
-static void t_ncclCommWindowRegister(void *fn, void *args)
-{
-	struct args_ncclCommWindowRegister *s = args;
-	s->ret = ((fn_ncclCommWindowRegister)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_ncclCommWindowDeregister(void *fn, void *args)
-{
-	struct args_ncclCommWindowDeregister *s = args;
-	s->ret = ((fn_ncclCommWindowDeregister)fn)(s->p0, s->p1);
-}
-static void t_ncclWinGetUserPtr(void *fn, void *args)
-{
-	struct args_ncclWinGetUserPtr *s = args;
-	s->ret = ((fn_ncclWinGetUserPtr)fn)(s->p0, s->p1, s->p2);
-}
-static void t_ncclRedOpCreatePreMulSum(void *fn, void *args)
-{
-	struct args_ncclRedOpCreatePreMulSum *s = args;
-	s->ret = ((fn_ncclRedOpCreatePreMulSum)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_ncclRedOpDestroy(void *fn, void *args)
-{
-	struct args_ncclRedOpDestroy *s = args;
-	s->ret = ((fn_ncclRedOpDestroy)fn)(s->p0, s->p1);
-}
-static void t_ncclReduce(void *fn, void *args)
-{
-	struct args_ncclReduce *s = args;
-	s->ret = ((fn_ncclReduce)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_ncclBcast(void *fn, void *args)
-{
-	struct args_ncclBcast *s = args;
-	s->ret = ((fn_ncclBcast)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_ncclBroadcast(void *fn, void *args)
-{
-	struct args_ncclBroadcast *s = args;
-	s->ret = ((fn_ncclBroadcast)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_ncclAllReduce(void *fn, void *args)
-{
-	struct args_ncclAllReduce *s = args;
-	s->ret = ((fn_ncclAllReduce)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_ncclReduceScatter(void *fn, void *args)
-{
-	struct args_ncclReduceScatter *s = args;
-	s->ret = ((fn_ncclReduceScatter)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_ncclAllGather(void *fn, void *args)
-{
-	struct args_ncclAllGather *s = args;
-	s->ret = ((fn_ncclAllGather)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_ncclAlltoAll(void *fn, void *args)
-{
-	struct args_ncclAlltoAll *s = args;
-	s->ret = ((fn_ncclAlltoAll)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_ncclGather(void *fn, void *args)
-{
-	struct args_ncclGather *s = args;
-	s->ret = ((fn_ncclGather)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_ncclScatter(void *fn, void *args)
-{
-	struct args_ncclScatter *s = args;
-	s->ret = ((fn_ncclScatter)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_ncclAllReduceConfig(void *fn, void *args)
-{
-	struct args_ncclAllReduceConfig *s = args;
-	s->ret = ((fn_ncclAllReduceConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_ncclBroadcastConfig(void *fn, void *args)
-{
-	struct args_ncclBroadcastConfig *s = args;
-	s->ret = ((fn_ncclBroadcastConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_ncclReduceConfig(void *fn, void *args)
-{
-	struct args_ncclReduceConfig *s = args;
-	s->ret = ((fn_ncclReduceConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8);
-}
-static void t_ncclAllGatherConfig(void *fn, void *args)
-{
-	struct args_ncclAllGatherConfig *s = args;
-	s->ret = ((fn_ncclAllGatherConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_ncclReduceScatterConfig(void *fn, void *args)
-{
-	struct args_ncclReduceScatterConfig *s = args;
-	s->ret = ((fn_ncclReduceScatterConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_ncclAlltoAllConfig(void *fn, void *args)
-{
-	struct args_ncclAlltoAllConfig *s = args;
-	s->ret = ((fn_ncclAlltoAllConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
-}
-static void t_ncclGatherConfig(void *fn, void *args)
-{
-	struct args_ncclGatherConfig *s = args;
-	s->ret = ((fn_ncclGatherConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_ncclScatterConfig(void *fn, void *args)
-{
-	struct args_ncclScatterConfig *s = args;
-	s->ret = ((fn_ncclScatterConfig)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7);
-}
-static void t_ncclSend(void *fn, void *args)
-{
-	struct args_ncclSend *s = args;
-	s->ret = ((fn_ncclSend)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_ncclRecv(void *fn, void *args)
-{
-	struct args_ncclRecv *s = args;
-	s->ret = ((fn_ncclRecv)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_ncclPutSignal(void *fn, void *args)
-{
-	struct args_ncclPutSignal *s = args;
-	s->ret = ((fn_ncclPutSignal)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10);
-}
-static void t_ncclSignal(void *fn, void *args)
-{
-	struct args_ncclSignal *s = args;
-	s->ret = ((fn_ncclSignal)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_ncclWaitSignal(void *fn, void *args)
-{
-	struct args_ncclWaitSignal *s = args;
-	s->ret = ((fn_ncclWaitSignal)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_ncclGroupStart(void *fn, void *args)
-{
-	struct args_ncclGroupStart *s = args;
-	s->ret = ((fn_ncclGroupStart)fn)();
-}
-static void t_ncclGroupEnd(void *fn, void *args)
-{
-	struct args_ncclGroupEnd *s = args;
-	s->ret = ((fn_ncclGroupEnd)fn)();
-}
-static void t_ncclGroupSimulateEnd(void *fn, void *args)
-{
-	struct args_ncclGroupSimulateEnd *s = args;
-	s->ret = ((fn_ncclGroupSimulateEnd)fn)(s->p0);
-}
-static void t_ncclSetEncryption(void *fn, void *args)
-{
-	struct args_ncclSetEncryption *s = args;
-	s->ret = ((fn_ncclSetEncryption)fn)(s->p0);
-}
-static void t_ncclParamBind(void *fn, void *args)
-{
-	struct args_ncclParamBind *s = args;
-	s->ret = ((fn_ncclParamBind)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetI8(void *fn, void *args)
-{
-	struct args_ncclParamGetI8 *s = args;
-	s->ret = ((fn_ncclParamGetI8)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetI16(void *fn, void *args)
-{
-	struct args_ncclParamGetI16 *s = args;
-	s->ret = ((fn_ncclParamGetI16)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetI32(void *fn, void *args)
-{
-	struct args_ncclParamGetI32 *s = args;
-	s->ret = ((fn_ncclParamGetI32)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetI64(void *fn, void *args)
-{
-	struct args_ncclParamGetI64 *s = args;
-	s->ret = ((fn_ncclParamGetI64)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetU8(void *fn, void *args)
-{
-	struct args_ncclParamGetU8 *s = args;
-	s->ret = ((fn_ncclParamGetU8)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetU16(void *fn, void *args)
-{
-	struct args_ncclParamGetU16 *s = args;
-	s->ret = ((fn_ncclParamGetU16)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetU32(void *fn, void *args)
-{
-	struct args_ncclParamGetU32 *s = args;
-	s->ret = ((fn_ncclParamGetU32)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetU64(void *fn, void *args)
-{
-	struct args_ncclParamGetU64 *s = args;
-	s->ret = ((fn_ncclParamGetU64)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGetStr(void *fn, void *args)
-{
-	struct args_ncclParamGetStr *s = args;
-	s->ret = ((fn_ncclParamGetStr)fn)(s->p0, s->p1);
-}
-static void t_ncclParamGet(void *fn, void *args)
-{
-	struct args_ncclParamGet *s = args;
-	s->ret = ((fn_ncclParamGet)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_ncclParamGetParameter(void *fn, void *args)
-{
-	struct args_ncclParamGetParameter *s = args;
-	s->ret = ((fn_ncclParamGetParameter)fn)(s->p0, s->p1, s->p2);
-}
-static void t_ncclParamGetAllParameterKeys(void *fn, void *args)
-{
-	struct args_ncclParamGetAllParameterKeys *s = args;
-	s->ret = ((fn_ncclParamGetAllParameterKeys)fn)(s->p0, s->p1);
-}
-static void t_ncclParamDumpAll(void *fn, void *args)
-{
-	(void)args;
-	((fn_ncclParamDumpAll)fn)();
+	(void)words;
+	((void (*)(void))fn)();
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[72] = {
-	t_ncclMemAlloc,
-	t_ncclMemFree,
-	t_ncclGetVersion,
-	t_ncclGetUniqueId,
-	t_ncclCommInitRankConfig,
-	t_ncclCommInitRank,
-	t_ncclCommInitAll,
-	t_ncclCommFinalize,
-	t_ncclCommDestroy,
-	t_ncclCommAbort,
-	t_ncclCommRevoke,
-	t_ncclCommSplit,
-	t_ncclCommShrink,
-	t_ncclCommGetUniqueId,
-	t_ncclCommGrow,
-	t_ncclCommInitRankScalable,
-	t_ncclGetErrorString,
-	t_ncclGetLastError,
-	t_ncclCommGetAsyncError,
-	t_ncclCommCount,
-	t_ncclCommCuDevice,
-	t_ncclCommUserRank,
-	t_ncclCommRegister,
-	t_ncclCommDeregister,
-	t_ncclCommSuspend,
-	t_ncclCommResume,
-	t_ncclCommMemStats,
-	t_ncclCommWindowRegister,
-	t_ncclCommWindowDeregister,
-	t_ncclWinGetUserPtr,
-	t_ncclRedOpCreatePreMulSum,
-	t_ncclRedOpDestroy,
-	t_ncclReduce,
-	t_ncclBcast,
-	t_ncclBroadcast,
-	t_ncclAllReduce,
-	t_ncclReduceScatter,
-	t_ncclAllGather,
-	t_ncclAlltoAll,
-	t_ncclGather,
-	t_ncclScatter,
-	t_ncclAllReduceConfig,
-	t_ncclBroadcastConfig,
-	t_ncclReduceConfig,
-	t_ncclAllGatherConfig,
-	t_ncclReduceScatterConfig,
-	t_ncclAlltoAllConfig,
-	t_ncclGatherConfig,
-	t_ncclScatterConfig,
-	t_ncclSend,
-	t_ncclRecv,
-	t_ncclPutSignal,
-	t_ncclSignal,
-	t_ncclWaitSignal,
-	t_ncclGroupStart,
-	t_ncclGroupEnd,
-	t_ncclGroupSimulateEnd,
-	t_ncclSetEncryption,
-	t_ncclParamBind,
-	t_ncclParamGetI8,
-	t_ncclParamGetI16,
-	t_ncclParamGetI32,
-	t_ncclParamGetI64,
-	t_ncclParamGetU8,
-	t_ncclParamGetU16,
-	t_ncclParamGetU32,
-	t_ncclParamGetU64,
-	t_ncclParamGetStr,
-	t_ncclParamGet,
-	t_ncclParamGetParameter,
-	t_ncclParamGetAllParameterKeys,
-	t_ncclParamDumpAll,
+	words2_4, /* ncclMemAlloc */
+	words1_4, /* ncclMemFree */
+	words1_4, /* ncclGetVersion */
+	words1_4, /* ncclGetUniqueId */
+	t_ncclCommInitRankConfig, /* ncclCommInitRankConfig */
+	t_ncclCommInitRank, /* ncclCommInitRank */
+	words3_4, /* ncclCommInitAll */
+	words1_4, /* ncclCommFinalize */
+	words1_4, /* ncclCommDestroy */
+	words1_4, /* ncclCommAbort */
+	words2_4, /* ncclCommRevoke */
+	words5_4, /* ncclCommSplit */
+	words6_4, /* ncclCommShrink */
+	words2_4, /* ncclCommGetUniqueId */
+	words6_4, /* ncclCommGrow */
+	words6_4, /* ncclCommInitRankScalable */
+	words1_8, /* ncclGetErrorString */
+	words1_8, /* ncclGetLastError */
+	words2_4, /* ncclCommGetAsyncError */
+	words2_4, /* ncclCommCount */
+	words2_4, /* ncclCommCuDevice */
+	words2_4, /* ncclCommUserRank */
+	words4_4, /* ncclCommRegister */
+	words2_4, /* ncclCommDeregister */
+	words2_4, /* ncclCommSuspend */
+	words1_4, /* ncclCommResume */
+	words3_4, /* ncclCommMemStats */
+	words5_4, /* ncclCommWindowRegister */
+	words2_4, /* ncclCommWindowDeregister */
+	words3_4, /* ncclWinGetUserPtr */
+	words5_4, /* ncclRedOpCreatePreMulSum */
+	words2_4, /* ncclRedOpDestroy */
+	words8_4, /* ncclReduce */
+	words6_4, /* ncclBcast */
+	words7_4, /* ncclBroadcast */
+	words7_4, /* ncclAllReduce */
+	words7_4, /* ncclReduceScatter */
+	words6_4, /* ncclAllGather */
+	words6_4, /* ncclAlltoAll */
+	words7_4, /* ncclGather */
+	words7_4, /* ncclScatter */
+	words8_4, /* ncclAllReduceConfig */
+	words8_4, /* ncclBroadcastConfig */
+	words9_4, /* ncclReduceConfig */
+	words7_4, /* ncclAllGatherConfig */
+	words8_4, /* ncclReduceScatterConfig */
+	words7_4, /* ncclAlltoAllConfig */
+	words8_4, /* ncclGatherConfig */
+	words8_4, /* ncclScatterConfig */
+	words6_4, /* ncclSend */
+	words6_4, /* ncclRecv */
+	words11_4, /* ncclPutSignal */
+	words6_4, /* ncclSignal */
+	words4_4, /* ncclWaitSignal */
+	words0_4, /* ncclGroupStart */
+	words0_4, /* ncclGroupEnd */
+	words1_4, /* ncclGroupSimulateEnd */
+	words1_4, /* ncclSetEncryption */
+	words2_4, /* ncclParamBind */
+	words2_4, /* ncclParamGetI8 */
+	words2_4, /* ncclParamGetI16 */
+	words2_4, /* ncclParamGetI32 */
+	words2_4, /* ncclParamGetI64 */
+	words2_4, /* ncclParamGetU8 */
+	words2_4, /* ncclParamGetU16 */
+	words2_4, /* ncclParamGetU32 */
+	words2_4, /* ncclParamGetU64 */
+	words2_4, /* ncclParamGetStr */
+	words4_4, /* ncclParamGet */
+	words3_4, /* ncclParamGetParameter */
+	words2_4, /* ncclParamGetAllParameterKeys */
+	words0, /* ncclParamDumpAll */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -462,7 +166,7 @@ int cudabind_0a5f5b3b691f_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

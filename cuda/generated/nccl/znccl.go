@@ -35,13 +35,11 @@ func NcclMemAlloc(ptr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		ptr  *unsafe.Pointer
 		size uint64
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{ptr: ptr, size: size}
-	if err := call(symNcclMemAlloc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclMemAlloc, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclMemFree frees memory of [NcclMemAlloc].
@@ -65,13 +63,11 @@ func NcclMemAlloc(ptr *unsafe.Pointer, size uint64) error {
 func NcclMemFree(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
-		_   [7]uint64
+		_0  [7]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{ptr: ptr}
-	if err := call(symNcclMemFree, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclMemFree, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclGetVersion gives the version of the loaded library as one number, 23203 for 2.32.3.
@@ -95,13 +91,11 @@ func NcclMemFree(ptr unsafe.Pointer) error {
 func NcclGetVersion(version *int32) error {
 	args := &struct {
 		version *int32
-		_       [7]uint64
+		_0      [7]uint64
 		ret     NcclResult_t
+		_1      [4]byte
 	}{version: version}
-	if err := call(symNcclGetVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclGetVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclGetUniqueId makes the identifier by which the ranks of a new communicator find each other.
@@ -134,13 +128,11 @@ func NcclGetVersion(version *int32) error {
 func NcclGetUniqueId(uniqueId *NcclUniqueId) error {
 	args := &struct {
 		uniqueId *NcclUniqueId
-		_        [7]uint64
+		_0       [7]uint64
 		ret      NcclResult_t
+		_1       [4]byte
 	}{uniqueId: uniqueId}
-	if err := call(symNcclGetUniqueId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclGetUniqueId, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommInitRankConfig is [NcclCommInitRank] with options, of which the most important is whether
@@ -181,17 +173,15 @@ func NcclCommInitRankConfig(comm *NcclComm_t, nranks int32, commId NcclUniqueId,
 	args := &struct {
 		comm   *NcclComm_t
 		nranks int32
-		_      [4]byte
+		_0     [4]byte
 		commId NcclUniqueId
 		rank   int32
-		_      [4]byte
+		_1     [4]byte
 		config *NcclConfig_t
 		ret    NcclResult_t
+		_2     [4]byte
 	}{comm: comm, nranks: nranks, commId: commId, rank: rank, config: config}
-	if err := call(symNcclCommInitRankConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommInitRankConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommInitRank creates the communicator of one rank and joins it with the others; the device is
@@ -232,16 +222,14 @@ func NcclCommInitRank(comm *NcclComm_t, nranks int32, commId NcclUniqueId, rank 
 	args := &struct {
 		comm   *NcclComm_t
 		nranks int32
-		_      [4]byte
+		_0     [4]byte
 		commId NcclUniqueId
 		rank   int32
-		_      [4]byte
+		_1     [4]byte
 		ret    NcclResult_t
+		_2     [4]byte
 	}{comm: comm, nranks: nranks, commId: commId, rank: rank}
-	if err := call(symNcclCommInitRank, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommInitRank, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommInitAll creates communicators for several devices of one process, rank i for the i-th
@@ -275,15 +263,13 @@ func NcclCommInitAll(comm *NcclComm_t, ndev int32, devlist *int32) error {
 	args := &struct {
 		comm    *NcclComm_t
 		ndev    int32
-		_       [4]byte
+		_0      [4]byte
 		devlist *int32
-		_       [5]uint64
+		_1      [5]uint64
 		ret     NcclResult_t
+		_2      [4]byte
 	}{comm: comm, ndev: ndev, devlist: devlist}
-	if err := call(symNcclCommInitAll, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommInitAll, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommFinalize completes the operations of a communicator and releases its network resources.
@@ -312,13 +298,11 @@ func NcclCommInitAll(comm *NcclComm_t, ndev int32, devlist *int32) error {
 func NcclCommFinalize(comm NcclComm_t) error {
 	args := &struct {
 		comm NcclComm_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm}
-	if err := call(symNcclCommFinalize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommFinalize, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommDestroy releases a communicator; the handle is invalid afterwards.
@@ -350,13 +334,11 @@ func NcclCommFinalize(comm NcclComm_t) error {
 func NcclCommDestroy(comm NcclComm_t) error {
 	args := &struct {
 		comm NcclComm_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm}
-	if err := call(symNcclCommDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommAbort stops the operations of a communicator and releases it, for use after an error or a
@@ -390,13 +372,11 @@ func NcclCommDestroy(comm NcclComm_t) error {
 func NcclCommAbort(comm NcclComm_t) error {
 	args := &struct {
 		comm NcclComm_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm}
-	if err := call(symNcclCommAbort, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommAbort, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommRevoke stops the outstanding operations of a communicator without releasing it.
@@ -429,14 +409,12 @@ func NcclCommRevoke(comm NcclComm_t, revokeFlags int32) error {
 	args := &struct {
 		comm        NcclComm_t
 		revokeFlags int32
-		_           [4]byte
-		_           [6]uint64
+		_0          [4]byte
+		_1          [6]uint64
 		ret         NcclResult_t
+		_2          [4]byte
 	}{comm: comm, revokeFlags: revokeFlags}
-	if err := call(symNcclCommRevoke, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommRevoke, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommSplit makes new communicators out of the ranks of one: ranks with the same color go
@@ -477,18 +455,16 @@ func NcclCommSplit(comm NcclComm_t, color int32, key int32, newcomm *NcclComm_t,
 	args := &struct {
 		comm    NcclComm_t
 		color   int32
-		_       [4]byte
+		_0      [4]byte
 		key     int32
-		_       [4]byte
+		_1      [4]byte
 		newcomm *NcclComm_t
 		config  *NcclConfig_t
-		_       [3]uint64
+		_2      [3]uint64
 		ret     NcclResult_t
+		_3      [4]byte
 	}{comm: comm, color: color, key: key, newcomm: newcomm, config: config}
-	if err := call(symNcclCommSplit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommSplit, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommShrink makes a communicator of the same ranks without some of them, as after a failure.
@@ -527,18 +503,16 @@ func NcclCommShrink(comm NcclComm_t, excludeRanksList *int32, excludeRanksCount 
 		comm              NcclComm_t
 		excludeRanksList  *int32
 		excludeRanksCount int32
-		_                 [4]byte
+		_0                [4]byte
 		newcomm           *NcclComm_t
 		config            *NcclConfig_t
 		shrinkFlags       int32
-		_                 [4]byte
-		_                 [2]uint64
+		_1                [4]byte
+		_2                [2]uint64
 		ret               NcclResult_t
+		_3                [4]byte
 	}{comm: comm, excludeRanksList: excludeRanksList, excludeRanksCount: excludeRanksCount, newcomm: newcomm, config: config, shrinkFlags: shrinkFlags}
-	if err := call(symNcclCommShrink, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommShrink, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommGetUniqueId makes the identifier by which new ranks join an existing communicator through
@@ -567,13 +541,11 @@ func NcclCommGetUniqueId(comm NcclComm_t, uniqueId *NcclUniqueId) error {
 	args := &struct {
 		comm     NcclComm_t
 		uniqueId *NcclUniqueId
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NcclResult_t
+		_1       [4]byte
 	}{comm: comm, uniqueId: uniqueId}
-	if err := call(symNcclCommGetUniqueId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommGetUniqueId, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommGrow makes a larger communicator of an existing one and new ranks.
@@ -610,19 +582,17 @@ func NcclCommGrow(comm NcclComm_t, nRanks int32, uniqueId *NcclUniqueId, rank in
 	args := &struct {
 		comm     NcclComm_t
 		nRanks   int32
-		_        [4]byte
+		_0       [4]byte
 		uniqueId *NcclUniqueId
 		rank     int32
-		_        [4]byte
+		_1       [4]byte
 		newcomm  *NcclComm_t
 		config   *NcclConfig_t
-		_        [2]uint64
+		_2       [2]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{comm: comm, nRanks: nRanks, uniqueId: uniqueId, rank: rank, newcomm: newcomm, config: config}
-	if err := call(symNcclCommGrow, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommGrow, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommInitRankScalable is [NcclCommInitRankConfig] with several identifiers, which share the
@@ -660,20 +630,18 @@ func NcclCommInitRankScalable(newcomm *NcclComm_t, nranks int32, myrank int32, n
 	args := &struct {
 		newcomm *NcclComm_t
 		nranks  int32
-		_       [4]byte
+		_0      [4]byte
 		myrank  int32
-		_       [4]byte
+		_1      [4]byte
 		nId     int32
-		_       [4]byte
+		_2      [4]byte
 		commIds *NcclUniqueId
 		config  *NcclConfig_t
-		_       [2]uint64
+		_3      [2]uint64
 		ret     NcclResult_t
+		_4      [4]byte
 	}{newcomm: newcomm, nranks: nranks, myrank: myrank, nId: nId, commIds: commIds, config: config}
-	if err := call(symNcclCommInitRankScalable, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommInitRankScalable, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclGetErrorString describes a status code in a few English words, "invalid usage (run with
@@ -697,14 +665,12 @@ func NcclCommInitRankScalable(newcomm *NcclComm_t, nranks int32, myrank int32, n
 func NcclGetErrorString(result NcclResult_t) (string, error) {
 	args := &struct {
 		result NcclResult_t
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    *byte
 	}{result: result}
-	if err := call(symNcclGetErrorString, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symNcclGetErrorString, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // NcclGetLastError gives the text of the last warning or error in the process, empty if there was
@@ -730,13 +696,11 @@ func NcclGetErrorString(result NcclResult_t) (string, error) {
 func NcclGetLastError(comm NcclComm_t) (string, error) {
 	args := &struct {
 		comm NcclComm_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  *byte
 	}{comm: comm}
-	if err := call(symNcclGetLastError, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symNcclGetLastError, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // NcclCommGetAsyncError tells the state of a communicator: ready, busy, or failed.
@@ -771,13 +735,11 @@ func NcclCommGetAsyncError(comm NcclComm_t, asyncError *NcclResult_t) error {
 	args := &struct {
 		comm       NcclComm_t
 		asyncError *NcclResult_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NcclResult_t
+		_1         [4]byte
 	}{comm: comm, asyncError: asyncError}
-	if err := call(symNcclCommGetAsyncError, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommGetAsyncError, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommCount gives the number of ranks of a communicator.
@@ -801,13 +763,11 @@ func NcclCommCount(comm NcclComm_t, count *int32) error {
 	args := &struct {
 		comm  NcclComm_t
 		count *int32
-		_     [6]uint64
+		_0    [6]uint64
 		ret   NcclResult_t
+		_1    [4]byte
 	}{comm: comm, count: count}
-	if err := call(symNcclCommCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommCount, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommCuDevice gives the number of the CUDA device that a communicator was made on.
@@ -832,13 +792,11 @@ func NcclCommCuDevice(comm NcclComm_t, device *int32) error {
 	args := &struct {
 		comm   NcclComm_t
 		device *int32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NcclResult_t
+		_1     [4]byte
 	}{comm: comm, device: device}
-	if err := call(symNcclCommCuDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommCuDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommUserRank gives the caller's rank in a communicator.
@@ -863,13 +821,11 @@ func NcclCommUserRank(comm NcclComm_t, rank *int32) error {
 	args := &struct {
 		comm NcclComm_t
 		rank *int32
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm, rank: rank}
-	if err := call(symNcclCommUserRank, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommUserRank, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommRegister registers a buffer with a communicator so that operations may use it without
@@ -908,13 +864,11 @@ func NcclCommRegister(comm NcclComm_t, buff unsafe.Pointer, size uint64, handle 
 		buff   unsafe.Pointer
 		size   uint64
 		handle *unsafe.Pointer
-		_      [4]uint64
+		_0     [4]uint64
 		ret    NcclResult_t
+		_1     [4]byte
 	}{comm: comm, buff: buff, size: size, handle: handle}
-	if err := call(symNcclCommRegister, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommRegister, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommDeregister ends the registration of a buffer.
@@ -941,13 +895,11 @@ func NcclCommDeregister(comm NcclComm_t, handle unsafe.Pointer) error {
 	args := &struct {
 		comm   NcclComm_t
 		handle unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NcclResult_t
+		_1     [4]byte
 	}{comm: comm, handle: handle}
-	if err := call(symNcclCommDeregister, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommDeregister, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommSuspend releases device memory of an idle communicator, to be taken back by
@@ -980,14 +932,12 @@ func NcclCommSuspend(comm NcclComm_t, flags int32) error {
 	args := &struct {
 		comm  NcclComm_t
 		flags int32
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   NcclResult_t
+		_2    [4]byte
 	}{comm: comm, flags: flags}
-	if err := call(symNcclCommSuspend, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommSuspend, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommResume takes back the memory that [NcclCommSuspend] released, so that the communicator
@@ -1017,13 +967,11 @@ func NcclCommSuspend(comm NcclComm_t, flags int32) error {
 func NcclCommResume(comm NcclComm_t) error {
 	args := &struct {
 		comm NcclComm_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm}
-	if err := call(symNcclCommResume, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommResume, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommMemStats tells how much device memory a communicator has allocated.
@@ -1049,15 +997,13 @@ func NcclCommMemStats(comm NcclComm_t, stat NcclCommMemStat_t, value *uint64) er
 	args := &struct {
 		comm  NcclComm_t
 		stat  NcclCommMemStat_t
-		_     [4]byte
+		_0    [4]byte
 		value *uint64
-		_     [5]uint64
+		_1    [5]uint64
 		ret   NcclResult_t
+		_2    [4]byte
 	}{comm: comm, stat: stat, value: value}
-	if err := call(symNcclCommMemStats, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommMemStats, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommWindowRegister registers a buffer with all ranks at once, as a window that they can
@@ -1101,14 +1047,12 @@ func NcclCommWindowRegister(comm NcclComm_t, buff unsafe.Pointer, size uint64, w
 		size     uint64
 		win      *NcclWindow_t
 		winFlags int32
-		_        [4]byte
-		_        [3]uint64
+		_0       [4]byte
+		_1       [3]uint64
 		ret      NcclResult_t
+		_2       [4]byte
 	}{comm: comm, buff: buff, size: size, win: win, winFlags: winFlags}
-	if err := call(symNcclCommWindowRegister, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommWindowRegister, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclCommWindowDeregister removes a window on this rank.
@@ -1137,13 +1081,11 @@ func NcclCommWindowDeregister(comm NcclComm_t, win NcclWindow_t) error {
 	args := &struct {
 		comm NcclComm_t
 		win  NcclWindow_t
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NcclResult_t
+		_1   [4]byte
 	}{comm: comm, win: win}
-	if err := call(symNcclCommWindowDeregister, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclCommWindowDeregister, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclWinGetUserPtr gives the address with which this rank registered a window.
@@ -1169,13 +1111,11 @@ func NcclWinGetUserPtr(comm NcclComm_t, win NcclWindow_t, outUserPtr *unsafe.Poi
 		comm       NcclComm_t
 		win        NcclWindow_t
 		outUserPtr *unsafe.Pointer
-		_          [5]uint64
+		_0         [5]uint64
 		ret        NcclResult_t
+		_1         [4]byte
 	}{comm: comm, win: win, outUserPtr: outUserPtr}
-	if err := call(symNcclWinGetUserPtr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclWinGetUserPtr, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclRedOpCreatePreMulSum makes an operator that multiplies each rank's elements by a factor and
@@ -1213,17 +1153,15 @@ func NcclRedOpCreatePreMulSum(op *NcclRedOp_t, scalar unsafe.Pointer, datatype N
 		op        *NcclRedOp_t
 		scalar    unsafe.Pointer
 		datatype  NcclDataType_t
-		_         [4]byte
+		_0        [4]byte
 		residence NcclScalarResidence_t
-		_         [4]byte
+		_1        [4]byte
 		comm      NcclComm_t
-		_         [3]uint64
+		_2        [3]uint64
 		ret       NcclResult_t
+		_3        [4]byte
 	}{op: op, scalar: scalar, datatype: datatype, residence: residence, comm: comm}
-	if err := call(symNcclRedOpCreatePreMulSum, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclRedOpCreatePreMulSum, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclRedOpDestroy releases an operator of [NcclRedOpCreatePreMulSum].
@@ -1249,15 +1187,13 @@ func NcclRedOpCreatePreMulSum(op *NcclRedOp_t, scalar unsafe.Pointer, datatype N
 func NcclRedOpDestroy(op NcclRedOp_t, comm NcclComm_t) error {
 	args := &struct {
 		op   NcclRedOp_t
-		_    [4]byte
+		_0   [4]byte
 		comm NcclComm_t
-		_    [6]uint64
+		_1   [6]uint64
 		ret  NcclResult_t
+		_2   [4]byte
 	}{op: op, comm: comm}
-	if err := call(symNcclRedOpDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclRedOpDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclReduce reduces arrays of all ranks, element by element, to one rank.
@@ -1296,19 +1232,17 @@ func NcclReduce(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint64, 
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		op       NcclRedOp_t
-		_        [4]byte
+		_1       [4]byte
 		root     int32
-		_        [4]byte
+		_2       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, op: op, root: root, comm: comm, stream: stream}
-	if err := call(symNcclReduce, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclReduce, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclBcast is [NcclBroadcast] in place: buff is source on the root and destination elsewhere.
@@ -1341,18 +1275,16 @@ func NcclBcast(buff unsafe.Pointer, count uint64, datatype NcclDataType_t, root 
 		buff     unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		root     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
-		_        [2]uint64
+		_2       [2]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{buff: buff, count: count, datatype: datatype, root: root, comm: comm, stream: stream}
-	if err := call(symNcclBcast, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclBcast, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclBroadcast copies count elements of the root's sendbuff to recvbuff on every rank, the root
@@ -1390,18 +1322,16 @@ func NcclBroadcast(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint6
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		root     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
-		_        [1]uint64
+		_2       [1]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream}
-	if err := call(symNcclBroadcast, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclBroadcast, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclAllReduce reduces arrays of equal length from all ranks, element by element, and gives the
@@ -1452,18 +1382,16 @@ func NcclAllReduce(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint6
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		op       NcclRedOp_t
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
-		_        [1]uint64
+		_2       [1]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, op: op, comm: comm, stream: stream}
-	if err := call(symNcclAllReduce, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclAllReduce, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclReduceScatter reduces arrays of all ranks, element by element, and gives each rank one block
@@ -1504,18 +1432,16 @@ func NcclReduceScatter(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, recvcou
 		recvbuff  unsafe.Pointer
 		recvcount uint64
 		datatype  NcclDataType_t
-		_         [4]byte
+		_0        [4]byte
 		op        NcclRedOp_t
-		_         [4]byte
+		_1        [4]byte
 		comm      NcclComm_t
 		stream    driver.CUstream
-		_         [1]uint64
+		_2        [1]uint64
 		ret       NcclResult_t
+		_3        [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, recvcount: recvcount, datatype: datatype, op: op, comm: comm, stream: stream}
-	if err := call(symNcclReduceScatter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclReduceScatter, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclAllGather collects an array of every rank into one long array, on every rank.
@@ -1553,16 +1479,14 @@ func NcclAllGather(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, sendcount u
 		recvbuff  unsafe.Pointer
 		sendcount uint64
 		datatype  NcclDataType_t
-		_         [4]byte
+		_0        [4]byte
 		comm      NcclComm_t
 		stream    driver.CUstream
-		_         [2]uint64
+		_1        [2]uint64
 		ret       NcclResult_t
+		_2        [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, sendcount: sendcount, datatype: datatype, comm: comm, stream: stream}
-	if err := call(symNcclAllGather, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclAllGather, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclAlltoAll exchanges a block between every two ranks: block j of rank i becomes block i of rank
@@ -1602,16 +1526,14 @@ func NcclAlltoAll(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint64
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
-		_        [2]uint64
+		_1       [2]uint64
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, comm: comm, stream: stream}
-	if err := call(symNcclAlltoAll, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclAlltoAll, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclGather collects a block of every rank on one rank.
@@ -1649,18 +1571,16 @@ func NcclGather(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint64, 
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		root     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
-		_        [1]uint64
+		_2       [1]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream}
-	if err := call(symNcclGather, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclGather, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclScatter distributes blocks of one rank's array: rank i receives the i-th.
@@ -1698,18 +1618,16 @@ func NcclScatter(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count uint64,
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		root     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
-		_        [1]uint64
+		_2       [1]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream}
-	if err := call(symNcclScatter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclScatter, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclAllReduceConfig is [NcclAllReduce] with options for this one call, such as the algorithm or
@@ -1747,18 +1665,16 @@ func NcclAllReduceConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		op       NcclRedOp_t
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, op: op, comm: comm, stream: stream, config: config}
-	if err := call(symNcclAllReduceConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclAllReduceConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclBroadcastConfig is [NcclBroadcast] with options for this one call.
@@ -1794,18 +1710,16 @@ func NcclBroadcastConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		root     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream, config: config}
-	if err := call(symNcclBroadcastConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclBroadcastConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclReduceConfig is [NcclReduce] with options for this one call.
@@ -1843,20 +1757,18 @@ func NcclReduceConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count ui
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		op       NcclRedOp_t
-		_        [4]byte
+		_1       [4]byte
 		root     int32
-		_        [4]byte
+		_2       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, op: op, root: root, comm: comm, stream: stream, config: config}
-	if err := call(symNcclReduceConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclReduceConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclAllGatherConfig is [NcclAllGather] with options; CTAPolicy can hand this one call to the copy
@@ -1891,17 +1803,15 @@ func NcclAllGatherConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, sendc
 		recvbuff  unsafe.Pointer
 		sendcount uint64
 		datatype  NcclDataType_t
-		_         [4]byte
+		_0        [4]byte
 		comm      NcclComm_t
 		stream    driver.CUstream
 		config    *NcclCollConfig_t
-		_         [1]uint64
+		_1        [1]uint64
 		ret       NcclResult_t
+		_2        [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, sendcount: sendcount, datatype: datatype, comm: comm, stream: stream, config: config}
-	if err := call(symNcclAllGatherConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclAllGatherConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclReduceScatterConfig is [NcclReduceScatter] with options for one call.
@@ -1935,18 +1845,16 @@ func NcclReduceScatterConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, r
 		recvbuff  unsafe.Pointer
 		recvcount uint64
 		datatype  NcclDataType_t
-		_         [4]byte
+		_0        [4]byte
 		op        NcclRedOp_t
-		_         [4]byte
+		_1        [4]byte
 		comm      NcclComm_t
 		stream    driver.CUstream
 		config    *NcclCollConfig_t
 		ret       NcclResult_t
+		_2        [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, recvcount: recvcount, datatype: datatype, op: op, comm: comm, stream: stream, config: config}
-	if err := call(symNcclReduceScatterConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclReduceScatterConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclAlltoAllConfig is [NcclAlltoAll] with options; an algorithm cannot be selected, but the copy
@@ -1981,17 +1889,15 @@ func NcclAlltoAllConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count 
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
-		_        [1]uint64
+		_1       [1]uint64
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, comm: comm, stream: stream, config: config}
-	if err := call(symNcclAlltoAllConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclAlltoAllConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclGatherConfig is [NcclGather] with options for this one call.
@@ -2028,18 +1934,16 @@ func NcclGatherConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count ui
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		root     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream, config: config}
-	if err := call(symNcclGatherConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclGatherConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclScatterConfig is [NcclScatter] with options for this one call; as with [NcclGatherConfig]
@@ -2074,18 +1978,16 @@ func NcclScatterConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count u
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		root     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
 		config   *NcclCollConfig_t
 		ret      NcclResult_t
+		_2       [4]byte
 	}{sendbuff: sendbuff, recvbuff: recvbuff, count: count, datatype: datatype, root: root, comm: comm, stream: stream, config: config}
-	if err := call(symNcclScatterConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclScatterConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclSend sends elements to one rank, which must call [NcclRecv] for them.
@@ -2126,18 +2028,16 @@ func NcclSend(sendbuff unsafe.Pointer, count uint64, datatype NcclDataType_t, pe
 		sendbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		peer     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
-		_        [2]uint64
+		_2       [2]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{sendbuff: sendbuff, count: count, datatype: datatype, peer: peer, comm: comm, stream: stream}
-	if err := call(symNcclSend, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclSend, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclRecv receives elements that one rank sends by [NcclSend].
@@ -2171,18 +2071,16 @@ func NcclRecv(recvbuff unsafe.Pointer, count uint64, datatype NcclDataType_t, pe
 		recvbuff unsafe.Pointer
 		count    uint64
 		datatype NcclDataType_t
-		_        [4]byte
+		_0       [4]byte
 		peer     int32
-		_        [4]byte
+		_1       [4]byte
 		comm     NcclComm_t
 		stream   driver.CUstream
-		_        [2]uint64
+		_2       [2]uint64
 		ret      NcclResult_t
+		_3       [4]byte
 	}{recvbuff: recvbuff, count: count, datatype: datatype, peer: peer, comm: comm, stream: stream}
-	if err := call(symNcclRecv, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclRecv, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclPutSignal writes elements into a window of another rank, and then raises a signal there.
@@ -2226,25 +2124,23 @@ func NcclPutSignal(localbuff unsafe.Pointer, count uint64, datatype NcclDataType
 		localbuff     unsafe.Pointer
 		count         uint64
 		datatype      NcclDataType_t
-		_             [4]byte
+		_0            [4]byte
 		peer          int32
-		_             [4]byte
+		_1            [4]byte
 		peerWin       NcclWindow_t
 		peerWinOffset uint64
 		sigIdx        int32
-		_             [4]byte
+		_2            [4]byte
 		ctx           int32
-		_             [4]byte
+		_3            [4]byte
 		flags         uint32
-		_             [4]byte
+		_4            [4]byte
 		comm          NcclComm_t
 		stream        driver.CUstream
 		ret           NcclResult_t
+		_5            [4]byte
 	}{localbuff: localbuff, count: count, datatype: datatype, peer: peer, peerWin: peerWin, peerWinOffset: peerWinOffset, sigIdx: sigIdx, ctx: ctx, flags: flags, comm: comm, stream: stream}
-	if err := call(symNcclPutSignal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclPutSignal, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclSignal raises a signal on another rank without writing data.
@@ -2278,22 +2174,20 @@ func NcclPutSignal(localbuff unsafe.Pointer, count uint64, datatype NcclDataType
 func NcclSignal(peer int32, sigIdx int32, ctx int32, flags uint32, comm NcclComm_t, stream driver.CUstream) error {
 	args := &struct {
 		peer   int32
-		_      [4]byte
+		_0     [4]byte
 		sigIdx int32
-		_      [4]byte
+		_1     [4]byte
 		ctx    int32
-		_      [4]byte
+		_2     [4]byte
 		flags  uint32
-		_      [4]byte
+		_3     [4]byte
 		comm   NcclComm_t
 		stream driver.CUstream
-		_      [2]uint64
+		_4     [2]uint64
 		ret    NcclResult_t
+		_5     [4]byte
 	}{peer: peer, sigIdx: sigIdx, ctx: ctx, flags: flags, comm: comm, stream: stream}
-	if err := call(symNcclSignal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclSignal, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclWaitSignal makes a stream wait for a number of signals from other ranks.
@@ -2326,17 +2220,15 @@ func NcclSignal(peer int32, sigIdx int32, ctx int32, flags uint32, comm NcclComm
 func NcclWaitSignal(nDesc int32, signalDescs *NcclWaitSignalDesc_t, comm NcclComm_t, stream driver.CUstream) error {
 	args := &struct {
 		nDesc       int32
-		_           [4]byte
+		_0          [4]byte
 		signalDescs *NcclWaitSignalDesc_t
 		comm        NcclComm_t
 		stream      driver.CUstream
-		_           [4]uint64
+		_1          [4]uint64
 		ret         NcclResult_t
+		_2          [4]byte
 	}{nDesc: nDesc, signalDescs: signalDescs, comm: comm, stream: stream}
-	if err := call(symNcclWaitSignal, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclWaitSignal, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclGroupStart begins a group: NCCL calls of this OS thread are collected until the matching
@@ -2365,13 +2257,11 @@ func NcclWaitSignal(nDesc int32, signalDescs *NcclWaitSignalDesc_t, comm NcclCom
 // NVIDIA describes it at https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html.
 func NcclGroupStart() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{}
-	if err := call(symNcclGroupStart, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclGroupStart, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclGroupEnd ends a group and, if it is the outermost, executes the calls that it collected.
@@ -2405,13 +2295,11 @@ func NcclGroupStart() error {
 // NVIDIA describes it at https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html.
 func NcclGroupEnd() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{}
-	if err := call(symNcclGroupEnd, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclGroupEnd, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclGroupSimulateEnd ends a group without carrying it out, and estimates how long its operations
@@ -2437,13 +2325,11 @@ func NcclGroupEnd() error {
 func NcclGroupSimulateEnd(simInfo *NcclSimInfo_t) error {
 	args := &struct {
 		simInfo *NcclSimInfo_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     NcclResult_t
+		_1      [4]byte
 	}{simInfo: simInfo}
-	if err := call(symNcclGroupSimulateEnd, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclGroupSimulateEnd, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclSetEncryption sets a pre-shared key for the TCP connections that NCCL opens itself, for the
@@ -2474,13 +2360,11 @@ func NcclGroupSimulateEnd(simInfo *NcclSimInfo_t) error {
 func NcclSetEncryption(config *NcclEncryptionConfig_t) error {
 	args := &struct {
 		config *NcclEncryptionConfig_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NcclResult_t
+		_1     [4]byte
 	}{config: config}
-	if err := call(symNcclSetEncryption, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclSetEncryption, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamBind looks up a parameter of the library by the name of its environment variable.
@@ -2506,13 +2390,11 @@ func NcclParamBind(out *NcclParamHandle_t, key *byte) error {
 	args := &struct {
 		out *NcclParamHandle_t
 		key *byte
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{out: out, key: key}
-	if err := call(symNcclParamBind, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamBind, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetI8 reads a parameter as an integer of the kind in the name.
@@ -2539,13 +2421,11 @@ func NcclParamGetI8(h NcclParamHandle_t, out *int8) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out *int8
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetI8, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetI8, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetI16 reads a parameter as an integer of the kind in the name.
@@ -2572,13 +2452,11 @@ func NcclParamGetI16(h NcclParamHandle_t, out *int16) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out *int16
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetI16, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetI16, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetI32 reads a parameter as an integer of the kind in the name.
@@ -2605,13 +2483,11 @@ func NcclParamGetI32(h NcclParamHandle_t, out *int32) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out *int32
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetI32, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetI32, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetI64 reads a parameter as an integer of the kind in the name.
@@ -2638,13 +2514,11 @@ func NcclParamGetI64(h NcclParamHandle_t, out *int64) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out *int64
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetI64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetI64, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetU8 reads a parameter as an integer of the kind in the name.
@@ -2671,13 +2545,11 @@ func NcclParamGetU8(h NcclParamHandle_t, out *uint8) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out *uint8
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetU8, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetU8, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetU16 reads a parameter as an integer of the kind in the name.
@@ -2704,13 +2576,11 @@ func NcclParamGetU16(h NcclParamHandle_t, out *uint16) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out *uint16
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetU16, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetU16, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetU32 reads a parameter as an integer of the kind in the name.
@@ -2737,13 +2607,11 @@ func NcclParamGetU32(h NcclParamHandle_t, out *uint32) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out *uint32
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetU32, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetU32, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetU64 reads a parameter as an integer of the kind in the name.
@@ -2770,13 +2638,11 @@ func NcclParamGetU64(h NcclParamHandle_t, out *uint64) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out *uint64
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetU64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetU64, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetStr reads a parameter whose type is a string.
@@ -2802,13 +2668,11 @@ func NcclParamGetStr(h NcclParamHandle_t, out **byte) error {
 	args := &struct {
 		h   NcclParamHandle_t
 		out **byte
-		_   [6]uint64
+		_0  [6]uint64
 		ret NcclResult_t
+		_1  [4]byte
 	}{h: h, out: out}
-	if err := call(symNcclParamGetStr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetStr, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGet copies the bytes of a parameter's value.
@@ -2836,15 +2700,13 @@ func NcclParamGet(h NcclParamHandle_t, out unsafe.Pointer, maxLen int32, len *in
 		h      NcclParamHandle_t
 		out    unsafe.Pointer
 		maxLen int32
-		_      [4]byte
+		_0     [4]byte
 		len    *int32
-		_      [4]uint64
+		_1     [4]uint64
 		ret    NcclResult_t
+		_2     [4]byte
 	}{h: h, out: out, maxLen: maxLen, len: len}
-	if err := call(symNcclParamGet, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGet, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetParameter reads any parameter as text, by its name.
@@ -2873,13 +2735,11 @@ func NcclParamGetParameter(key *byte, value **byte, valueLen *int32) error {
 		key      *byte
 		value    **byte
 		valueLen *int32
-		_        [5]uint64
+		_0       [5]uint64
 		ret      NcclResult_t
+		_1       [4]byte
 	}{key: key, value: value, valueLen: valueLen}
-	if err := call(symNcclParamGetParameter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetParameter, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamGetAllParameterKeys lists the names of the parameters that can be read, unsorted.
@@ -2905,13 +2765,11 @@ func NcclParamGetAllParameterKeys(table ***byte, tableLen *int32) error {
 	args := &struct {
 		table    ***byte
 		tableLen *int32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NcclResult_t
+		_1       [4]byte
 	}{table: table, tableLen: tableLen}
-	if err := call(symNcclParamGetAllParameterKeys, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNcclParamGetAllParameterKeys, unsafe.Pointer(args), &args.ret)
 }
 
 // NcclParamDumpAll prints the parameters with values, defaults and explanations.
@@ -2929,10 +2787,7 @@ func NcclParamGetAllParameterKeys(table ***byte, tableLen *int32) error {
 // NVIDIA describes it at https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html.
 func NcclParamDumpAll() error {
 	args := &struct {
-		_ [8]uint64
+		_0 [8]uint64
 	}{}
-	if err := call(symNcclParamDumpAll, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return nil
+	return call(symNcclParamDumpAll, unsafe.Pointer(args))
 }

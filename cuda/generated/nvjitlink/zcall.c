@@ -13,108 +13,45 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_nvJitLinkCreate(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_nvJitLinkCreate *s = args;
-	s->ret = ((fn_nvJitLinkCreate)fn)(s->p0, s->p1, s->p2);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_nvJitLinkDestroy(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_nvJitLinkDestroy *s = args;
-	s->ret = ((fn_nvJitLinkDestroy)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_nvJitLinkAddData(void *fn, void *args)
+static void words5_4(void *fn, uint64_t *words)
 {
-	struct args_nvJitLinkAddData *s = args;
-	s->ret = ((fn_nvJitLinkAddData)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4]);
 }
-static void t_nvJitLinkAddFile(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_nvJitLinkAddFile *s = args;
-	s->ret = ((fn_nvJitLinkAddFile)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvJitLinkComplete(void *fn, void *args)
-{
-	struct args_nvJitLinkComplete *s = args;
-	s->ret = ((fn_nvJitLinkComplete)fn)(s->p0);
-}
-static void t_nvJitLinkGetLinkedCubinSize(void *fn, void *args)
-{
-	struct args_nvJitLinkGetLinkedCubinSize *s = args;
-	s->ret = ((fn_nvJitLinkGetLinkedCubinSize)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetLinkedCubin(void *fn, void *args)
-{
-	struct args_nvJitLinkGetLinkedCubin *s = args;
-	s->ret = ((fn_nvJitLinkGetLinkedCubin)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetLinkedPtxSize(void *fn, void *args)
-{
-	struct args_nvJitLinkGetLinkedPtxSize *s = args;
-	s->ret = ((fn_nvJitLinkGetLinkedPtxSize)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetLinkedPtx(void *fn, void *args)
-{
-	struct args_nvJitLinkGetLinkedPtx *s = args;
-	s->ret = ((fn_nvJitLinkGetLinkedPtx)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetLinkedLTOIRSize(void *fn, void *args)
-{
-	struct args_nvJitLinkGetLinkedLTOIRSize *s = args;
-	s->ret = ((fn_nvJitLinkGetLinkedLTOIRSize)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetLinkedLTOIR(void *fn, void *args)
-{
-	struct args_nvJitLinkGetLinkedLTOIR *s = args;
-	s->ret = ((fn_nvJitLinkGetLinkedLTOIR)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetErrorLogSize(void *fn, void *args)
-{
-	struct args_nvJitLinkGetErrorLogSize *s = args;
-	s->ret = ((fn_nvJitLinkGetErrorLogSize)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetErrorLog(void *fn, void *args)
-{
-	struct args_nvJitLinkGetErrorLog *s = args;
-	s->ret = ((fn_nvJitLinkGetErrorLog)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetInfoLogSize(void *fn, void *args)
-{
-	struct args_nvJitLinkGetInfoLogSize *s = args;
-	s->ret = ((fn_nvJitLinkGetInfoLogSize)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkGetInfoLog(void *fn, void *args)
-{
-	struct args_nvJitLinkGetInfoLog *s = args;
-	s->ret = ((fn_nvJitLinkGetInfoLog)fn)(s->p0, s->p1);
-}
-static void t_nvJitLinkVersion(void *fn, void *args)
-{
-	struct args_nvJitLinkVersion *s = args;
-	s->ret = ((fn_nvJitLinkVersion)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[16] = {
-	t_nvJitLinkCreate,
-	t_nvJitLinkDestroy,
-	t_nvJitLinkAddData,
-	t_nvJitLinkAddFile,
-	t_nvJitLinkComplete,
-	t_nvJitLinkGetLinkedCubinSize,
-	t_nvJitLinkGetLinkedCubin,
-	t_nvJitLinkGetLinkedPtxSize,
-	t_nvJitLinkGetLinkedPtx,
-	t_nvJitLinkGetLinkedLTOIRSize,
-	t_nvJitLinkGetLinkedLTOIR,
-	t_nvJitLinkGetErrorLogSize,
-	t_nvJitLinkGetErrorLog,
-	t_nvJitLinkGetInfoLogSize,
-	t_nvJitLinkGetInfoLog,
-	t_nvJitLinkVersion,
+	words3_4, /* nvJitLinkCreate */
+	words1_4, /* nvJitLinkDestroy */
+	words5_4, /* nvJitLinkAddData */
+	words3_4, /* nvJitLinkAddFile */
+	words1_4, /* nvJitLinkComplete */
+	words2_4, /* nvJitLinkGetLinkedCubinSize */
+	words2_4, /* nvJitLinkGetLinkedCubin */
+	words2_4, /* nvJitLinkGetLinkedPtxSize */
+	words2_4, /* nvJitLinkGetLinkedPtx */
+	words2_4, /* nvJitLinkGetLinkedLTOIRSize */
+	words2_4, /* nvJitLinkGetLinkedLTOIR */
+	words2_4, /* nvJitLinkGetErrorLogSize */
+	words2_4, /* nvJitLinkGetErrorLog */
+	words2_4, /* nvJitLinkGetInfoLogSize */
+	words2_4, /* nvJitLinkGetInfoLog */
+	words2_4, /* nvJitLinkVersion */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -126,7 +63,7 @@ int cudabind_d39f09693b0b_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

@@ -71,15 +71,13 @@ func NvJitLinkCreate(handle *NvJitLinkHandle, numOptions uint32, options **byte)
 	args := &struct {
 		handle     *NvJitLinkHandle
 		numOptions uint32
-		_          [4]byte
+		_0         [4]byte
 		options    **byte
-		_          [5]uint64
+		_1         [5]uint64
 		ret        NvJitLinkResult
+		_2         [4]byte
 	}{handle: handle, numOptions: numOptions, options: options}
-	if err := call(symNvJitLinkCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkDestroy frees a link with its inputs, results and logs, and sets the handle to nil.
@@ -104,13 +102,11 @@ func NvJitLinkCreate(handle *NvJitLinkHandle, numOptions uint32, options **byte)
 func NvJitLinkDestroy(handle *NvJitLinkHandle) error {
 	args := &struct {
 		handle *NvJitLinkHandle
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle}
-	if err := call(symNvJitLinkDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkAddData adds an input from memory.
@@ -168,17 +164,15 @@ func NvJitLinkAddData(handle NvJitLinkHandle, inputType NvJitLinkInputType, data
 	args := &struct {
 		handle    NvJitLinkHandle
 		inputType NvJitLinkInputType
-		_         [4]byte
+		_0        [4]byte
 		data      unsafe.Pointer
 		size      uint64
 		name      *byte
-		_         [3]uint64
+		_1        [3]uint64
 		ret       NvJitLinkResult
+		_2        [4]byte
 	}{handle: handle, inputType: inputType, data: data, size: size, name: name}
-	if err := call(symNvJitLinkAddData, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkAddData, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkAddFile adds an input from a file, otherwise like [NvJitLinkAddData].
@@ -213,15 +207,13 @@ func NvJitLinkAddFile(handle NvJitLinkHandle, inputType NvJitLinkInputType, file
 	args := &struct {
 		handle    NvJitLinkHandle
 		inputType NvJitLinkInputType
-		_         [4]byte
+		_0        [4]byte
 		fileName  *byte
-		_         [5]uint64
+		_1        [5]uint64
 		ret       NvJitLinkResult
+		_2        [4]byte
 	}{handle: handle, inputType: inputType, fileName: fileName}
-	if err := call(symNvJitLinkAddFile, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkAddFile, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkComplete links the inputs; with -lto it also optimizes and compiles them.
@@ -266,13 +258,11 @@ func NvJitLinkAddFile(handle NvJitLinkHandle, inputType NvJitLinkInputType, file
 func NvJitLinkComplete(handle NvJitLinkHandle) error {
 	args := &struct {
 		handle NvJitLinkHandle
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle}
-	if err := call(symNvJitLinkComplete, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkComplete, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetLinkedCubinSize gives the size of the linked machine code in bytes.
@@ -302,13 +292,11 @@ func NvJitLinkGetLinkedCubinSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
 		size   *uint64
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
-	if err := call(symNvJitLinkGetLinkedCubinSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetLinkedCubinSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetLinkedCubin copies the linked machine code, ready for [cuLibraryLoadData] or
@@ -341,13 +329,11 @@ func NvJitLinkGetLinkedCubin(handle NvJitLinkHandle, cubin unsafe.Pointer) error
 	args := &struct {
 		handle NvJitLinkHandle
 		cubin  unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, cubin: cubin}
-	if err := call(symNvJitLinkGetLinkedCubin, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetLinkedCubin, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetLinkedPtxSize gives the size of the linked PTX in bytes, with the NUL at its end.
@@ -372,13 +358,11 @@ func NvJitLinkGetLinkedPtxSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
 		size   *uint64
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
-	if err := call(symNvJitLinkGetLinkedPtxSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetLinkedPtxSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetLinkedPtx copies the PTX that a link with -lto and -ptx makes from LTO IR.
@@ -410,13 +394,11 @@ func NvJitLinkGetLinkedPtx(handle NvJitLinkHandle, ptx *byte) error {
 	args := &struct {
 		handle NvJitLinkHandle
 		ptx    *byte
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, ptx: ptx}
-	if err := call(symNvJitLinkGetLinkedPtx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetLinkedPtx, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetLinkedLTOIRSize gives the size of the linked code for link-time optimization in
@@ -443,13 +425,11 @@ func NvJitLinkGetLinkedLTOIRSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
 		size   *uint64
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
-	if err := call(symNvJitLinkGetLinkedLTOIRSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetLinkedLTOIRSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetLinkedLTOIR copies the linked LTO IR, one input for later links in place of several.
@@ -479,13 +459,11 @@ func NvJitLinkGetLinkedLTOIR(handle NvJitLinkHandle, ltoir unsafe.Pointer) error
 	args := &struct {
 		handle NvJitLinkHandle
 		ltoir  unsafe.Pointer
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, ltoir: ltoir}
-	if err := call(symNvJitLinkGetLinkedLTOIR, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetLinkedLTOIR, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetErrorLogSize gives the size of the error log in bytes, with the NUL at its end;
@@ -511,13 +489,11 @@ func NvJitLinkGetErrorLogSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
 		size   *uint64
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
-	if err := call(symNvJitLinkGetErrorLogSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetErrorLogSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetErrorLog copies the errors of all calls with this link so far, in their order.
@@ -551,13 +527,11 @@ func NvJitLinkGetErrorLog(handle NvJitLinkHandle, log *byte) error {
 	args := &struct {
 		handle NvJitLinkHandle
 		log    *byte
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, log: log}
-	if err := call(symNvJitLinkGetErrorLog, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetErrorLog, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetInfoLogSize gives the size of the info log in bytes, with the NUL at its end;
@@ -583,13 +557,11 @@ func NvJitLinkGetInfoLogSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
 		size   *uint64
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, size: size}
-	if err := call(symNvJitLinkGetInfoLogSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetInfoLogSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkGetInfoLog copies the messages that are not errors: registers and memory of kernels with
@@ -619,13 +591,11 @@ func NvJitLinkGetInfoLog(handle NvJitLinkHandle, log *byte) error {
 	args := &struct {
 		handle NvJitLinkHandle
 		log    *byte
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvJitLinkResult
+		_1     [4]byte
 	}{handle: handle, log: log}
-	if err := call(symNvJitLinkGetInfoLog, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkGetInfoLog, unsafe.Pointer(args), &args.ret)
 }
 
 // NvJitLinkVersion gives the version of the loaded library, 13 and 5 for CUDA 13.5.
@@ -651,11 +621,9 @@ func NvJitLinkVersion(major *uint32, minor *uint32) error {
 	args := &struct {
 		major *uint32
 		minor *uint32
-		_     [6]uint64
+		_0    [6]uint64
 		ret   NvJitLinkResult
+		_1    [4]byte
 	}{major: major, minor: minor}
-	if err := call(symNvJitLinkVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvJitLinkVersion, unsafe.Pointer(args), &args.ret)
 }

@@ -13,2628 +13,481 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_nvmlInit_v2(void *fn, void *args)
+static void words0_4(void *fn, uint64_t *words)
 {
-	struct args_nvmlInit_v2 *s = args;
-	s->ret = ((fn_nvmlInit_v2)fn)();
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(void))fn)();
 }
-static void t_nvmlInitWithFlags(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_nvmlInitWithFlags *s = args;
-	s->ret = ((fn_nvmlInitWithFlags)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_nvmlShutdown(void *fn, void *args)
+static void words1_8(void *fn, uint64_t *words)
 {
-	struct args_nvmlShutdown *s = args;
-	s->ret = ((fn_nvmlShutdown)fn)();
+	*(uint64_t *)(words + 8) = ((uint64_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_nvmlErrorString(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_nvmlErrorString *s = args;
-	s->ret = ((fn_nvmlErrorString)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_nvmlSystemGetDriverVersion(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_nvmlSystemGetDriverVersion *s = args;
-	s->ret = ((fn_nvmlSystemGetDriverVersion)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
-static void t_nvmlSystemGetNVMLVersion(void *fn, void *args)
+static void words4_4(void *fn, uint64_t *words)
 {
-	struct args_nvmlSystemGetNVMLVersion *s = args;
-	s->ret = ((fn_nvmlSystemGetNVMLVersion)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3]);
 }
-static void t_nvmlSystemGetCudaDriverVersion(void *fn, void *args)
+static void words5_4(void *fn, uint64_t *words)
 {
-	struct args_nvmlSystemGetCudaDriverVersion *s = args;
-	s->ret = ((fn_nvmlSystemGetCudaDriverVersion)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4]);
 }
-static void t_nvmlSystemGetCudaDriverVersion_v2(void *fn, void *args)
+static void words6_4(void *fn, uint64_t *words)
 {
-	struct args_nvmlSystemGetCudaDriverVersion_v2 *s = args;
-	s->ret = ((fn_nvmlSystemGetCudaDriverVersion_v2)fn)(s->p0);
-}
-static void t_nvmlSystemGetProcessName(void *fn, void *args)
-{
-	struct args_nvmlSystemGetProcessName *s = args;
-	s->ret = ((fn_nvmlSystemGetProcessName)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlSystemGetHicVersion(void *fn, void *args)
-{
-	struct args_nvmlSystemGetHicVersion *s = args;
-	s->ret = ((fn_nvmlSystemGetHicVersion)fn)(s->p0, s->p1);
-}
-static void t_nvmlSystemGetTopologyGpuSet(void *fn, void *args)
-{
-	struct args_nvmlSystemGetTopologyGpuSet *s = args;
-	s->ret = ((fn_nvmlSystemGetTopologyGpuSet)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlSystemGetDriverBranch(void *fn, void *args)
-{
-	struct args_nvmlSystemGetDriverBranch *s = args;
-	s->ret = ((fn_nvmlSystemGetDriverBranch)fn)(s->p0, s->p1);
-}
-static void t_nvmlSystemGetCPER_v1(void *fn, void *args)
-{
-	struct args_nvmlSystemGetCPER_v1 *s = args;
-	s->ret = ((fn_nvmlSystemGetCPER_v1)fn)(s->p0);
-}
-static void t_nvmlUnitGetCount(void *fn, void *args)
-{
-	struct args_nvmlUnitGetCount *s = args;
-	s->ret = ((fn_nvmlUnitGetCount)fn)(s->p0);
-}
-static void t_nvmlUnitGetHandleByIndex(void *fn, void *args)
-{
-	struct args_nvmlUnitGetHandleByIndex *s = args;
-	s->ret = ((fn_nvmlUnitGetHandleByIndex)fn)(s->p0, s->p1);
-}
-static void t_nvmlUnitGetUnitInfo(void *fn, void *args)
-{
-	struct args_nvmlUnitGetUnitInfo *s = args;
-	s->ret = ((fn_nvmlUnitGetUnitInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlUnitGetLedState(void *fn, void *args)
-{
-	struct args_nvmlUnitGetLedState *s = args;
-	s->ret = ((fn_nvmlUnitGetLedState)fn)(s->p0, s->p1);
-}
-static void t_nvmlUnitGetPsuInfo(void *fn, void *args)
-{
-	struct args_nvmlUnitGetPsuInfo *s = args;
-	s->ret = ((fn_nvmlUnitGetPsuInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlUnitGetTemperature(void *fn, void *args)
-{
-	struct args_nvmlUnitGetTemperature *s = args;
-	s->ret = ((fn_nvmlUnitGetTemperature)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlUnitGetFanSpeedInfo(void *fn, void *args)
-{
-	struct args_nvmlUnitGetFanSpeedInfo *s = args;
-	s->ret = ((fn_nvmlUnitGetFanSpeedInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlUnitGetDevices(void *fn, void *args)
-{
-	struct args_nvmlUnitGetDevices *s = args;
-	s->ret = ((fn_nvmlUnitGetDevices)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetCount_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCount_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetCount_v2)fn)(s->p0);
-}
-static void t_nvmlDeviceGetAttributes_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAttributes_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetAttributes_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetHandleByIndex_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHandleByIndex_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetHandleByIndex_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetHandleBySerial(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHandleBySerial *s = args;
-	s->ret = ((fn_nvmlDeviceGetHandleBySerial)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetHandleByUUID(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHandleByUUID *s = args;
-	s->ret = ((fn_nvmlDeviceGetHandleByUUID)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetHandleByUUIDV(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHandleByUUIDV *s = args;
-	s->ret = ((fn_nvmlDeviceGetHandleByUUIDV)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetHandleByPciBusId_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHandleByPciBusId_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetHandleByPciBusId_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetName(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetName *s = args;
-	s->ret = ((fn_nvmlDeviceGetName)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetBrand(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetBrand *s = args;
-	s->ret = ((fn_nvmlDeviceGetBrand)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetIndex(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetIndex *s = args;
-	s->ret = ((fn_nvmlDeviceGetIndex)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetSerial(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSerial *s = args;
-	s->ret = ((fn_nvmlDeviceGetSerial)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetModuleId(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetModuleId *s = args;
-	s->ret = ((fn_nvmlDeviceGetModuleId)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetC2cModeInfoV(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetC2cModeInfoV *s = args;
-	s->ret = ((fn_nvmlDeviceGetC2cModeInfoV)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMemoryAffinity(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMemoryAffinity *s = args;
-	s->ret = ((fn_nvmlDeviceGetMemoryAffinity)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetCpuAffinityWithinScope(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCpuAffinityWithinScope *s = args;
-	s->ret = ((fn_nvmlDeviceGetCpuAffinityWithinScope)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetCpuAffinity(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCpuAffinity *s = args;
-	s->ret = ((fn_nvmlDeviceGetCpuAffinity)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetCpuAffinity(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetCpuAffinity *s = args;
-	s->ret = ((fn_nvmlDeviceSetCpuAffinity)fn)(s->p0);
-}
-static void t_nvmlDeviceClearCpuAffinity(void *fn, void *args)
-{
-	struct args_nvmlDeviceClearCpuAffinity *s = args;
-	s->ret = ((fn_nvmlDeviceClearCpuAffinity)fn)(s->p0);
-}
-static void t_nvmlDeviceGetNumaNodeId(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNumaNodeId *s = args;
-	s->ret = ((fn_nvmlDeviceGetNumaNodeId)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetAddressingMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAddressingMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetAddressingMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetRepairStatus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetRepairStatus *s = args;
-	s->ret = ((fn_nvmlDeviceGetRepairStatus)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetUnrepairableMemoryFlag_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetUnrepairableMemoryFlag_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetUnrepairableMemoryFlag_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetTopologyCommonAncestor(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetTopologyCommonAncestor *s = args;
-	s->ret = ((fn_nvmlDeviceGetTopologyCommonAncestor)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetTopologyNearestGpus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetTopologyNearestGpus *s = args;
-	s->ret = ((fn_nvmlDeviceGetTopologyNearestGpus)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetP2PStatus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetP2PStatus *s = args;
-	s->ret = ((fn_nvmlDeviceGetP2PStatus)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetUUID(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetUUID *s = args;
-	s->ret = ((fn_nvmlDeviceGetUUID)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMinorNumber(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMinorNumber *s = args;
-	s->ret = ((fn_nvmlDeviceGetMinorNumber)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetBoardPartNumber(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetBoardPartNumber *s = args;
-	s->ret = ((fn_nvmlDeviceGetBoardPartNumber)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetInforomVersion(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetInforomVersion *s = args;
-	s->ret = ((fn_nvmlDeviceGetInforomVersion)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetInforomImageVersion(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetInforomImageVersion *s = args;
-	s->ret = ((fn_nvmlDeviceGetInforomImageVersion)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetInforomConfigurationChecksum(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetInforomConfigurationChecksum *s = args;
-	s->ret = ((fn_nvmlDeviceGetInforomConfigurationChecksum)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceValidateInforom(void *fn, void *args)
-{
-	struct args_nvmlDeviceValidateInforom *s = args;
-	s->ret = ((fn_nvmlDeviceValidateInforom)fn)(s->p0);
-}
-static void t_nvmlDeviceGetLastBBXFlushTime(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetLastBBXFlushTime *s = args;
-	s->ret = ((fn_nvmlDeviceGetLastBBXFlushTime)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetBBXTimeData_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetBBXTimeData_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetBBXTimeData_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGpuUptime_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuUptime_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuUptime_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetDisplayMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDisplayMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetDisplayMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetDisplayActive(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDisplayActive *s = args;
-	s->ret = ((fn_nvmlDeviceGetDisplayActive)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPersistenceMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPersistenceMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetPersistenceMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPciInfoExt(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPciInfoExt *s = args;
-	s->ret = ((fn_nvmlDeviceGetPciInfoExt)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPciInfo_v3(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPciInfo_v3 *s = args;
-	s->ret = ((fn_nvmlDeviceGetPciInfo_v3)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMaxPcieLinkGeneration(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMaxPcieLinkGeneration *s = args;
-	s->ret = ((fn_nvmlDeviceGetMaxPcieLinkGeneration)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGpuMaxPcieLinkGeneration(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuMaxPcieLinkGeneration *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuMaxPcieLinkGeneration)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMaxPcieLinkWidth(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMaxPcieLinkWidth *s = args;
-	s->ret = ((fn_nvmlDeviceGetMaxPcieLinkWidth)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetCurrPcieLinkGeneration(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCurrPcieLinkGeneration *s = args;
-	s->ret = ((fn_nvmlDeviceGetCurrPcieLinkGeneration)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetCurrPcieLinkWidth(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCurrPcieLinkWidth *s = args;
-	s->ret = ((fn_nvmlDeviceGetCurrPcieLinkWidth)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPcieThroughput(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPcieThroughput *s = args;
-	s->ret = ((fn_nvmlDeviceGetPcieThroughput)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetPcieReplayCounter(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPcieReplayCounter *s = args;
-	s->ret = ((fn_nvmlDeviceGetPcieReplayCounter)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetClockInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetClockInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetClockInfo)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMaxClockInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMaxClockInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetMaxClockInfo)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGpcClkVfOffset(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpcClkVfOffset *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpcClkVfOffset)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetApplicationsClock(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetApplicationsClock *s = args;
-	s->ret = ((fn_nvmlDeviceGetApplicationsClock)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetDefaultApplicationsClock(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDefaultApplicationsClock *s = args;
-	s->ret = ((fn_nvmlDeviceGetDefaultApplicationsClock)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetClock(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetClock *s = args;
-	s->ret = ((fn_nvmlDeviceGetClock)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetMaxCustomerBoostClock(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMaxCustomerBoostClock *s = args;
-	s->ret = ((fn_nvmlDeviceGetMaxCustomerBoostClock)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetSupportedMemoryClocks(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSupportedMemoryClocks *s = args;
-	s->ret = ((fn_nvmlDeviceGetSupportedMemoryClocks)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetSupportedGraphicsClocks(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSupportedGraphicsClocks *s = args;
-	s->ret = ((fn_nvmlDeviceGetSupportedGraphicsClocks)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetAutoBoostedClocksEnabled(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAutoBoostedClocksEnabled *s = args;
-	s->ret = ((fn_nvmlDeviceGetAutoBoostedClocksEnabled)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetFanSpeed(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetFanSpeed *s = args;
-	s->ret = ((fn_nvmlDeviceGetFanSpeed)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetFanSpeed_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetFanSpeed_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetFanSpeed_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetFanSpeedRPM(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetFanSpeedRPM *s = args;
-	s->ret = ((fn_nvmlDeviceGetFanSpeedRPM)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetTargetFanSpeed(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetTargetFanSpeed *s = args;
-	s->ret = ((fn_nvmlDeviceGetTargetFanSpeed)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMinMaxFanSpeed(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMinMaxFanSpeed *s = args;
-	s->ret = ((fn_nvmlDeviceGetMinMaxFanSpeed)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetFanControlPolicy_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetFanControlPolicy_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetFanControlPolicy_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetNumFans(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNumFans *s = args;
-	s->ret = ((fn_nvmlDeviceGetNumFans)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetTemperature(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetTemperature *s = args;
-	s->ret = ((fn_nvmlDeviceGetTemperature)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetCoolerInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCoolerInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetCoolerInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetTemperatureV(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetTemperatureV *s = args;
-	s->ret = ((fn_nvmlDeviceGetTemperatureV)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetTemperatureThreshold(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetTemperatureThreshold *s = args;
-	s->ret = ((fn_nvmlDeviceGetTemperatureThreshold)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMarginTemperature(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMarginTemperature *s = args;
-	s->ret = ((fn_nvmlDeviceGetMarginTemperature)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetThermalSettings(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetThermalSettings *s = args;
-	s->ret = ((fn_nvmlDeviceGetThermalSettings)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetPerformanceState(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPerformanceState *s = args;
-	s->ret = ((fn_nvmlDeviceGetPerformanceState)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetCurrentClocksEventReasons(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCurrentClocksEventReasons *s = args;
-	s->ret = ((fn_nvmlDeviceGetCurrentClocksEventReasons)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetCurrentClocksThrottleReasons(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCurrentClocksThrottleReasons *s = args;
-	s->ret = ((fn_nvmlDeviceGetCurrentClocksThrottleReasons)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetSupportedClocksEventReasons(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSupportedClocksEventReasons *s = args;
-	s->ret = ((fn_nvmlDeviceGetSupportedClocksEventReasons)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetSupportedClocksThrottleReasons(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSupportedClocksThrottleReasons *s = args;
-	s->ret = ((fn_nvmlDeviceGetSupportedClocksThrottleReasons)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPowerState(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPowerState *s = args;
-	s->ret = ((fn_nvmlDeviceGetPowerState)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetDynamicPstatesInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDynamicPstatesInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetDynamicPstatesInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMemClkVfOffset(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMemClkVfOffset *s = args;
-	s->ret = ((fn_nvmlDeviceGetMemClkVfOffset)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMinMaxClockOfPState(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMinMaxClockOfPState *s = args;
-	s->ret = ((fn_nvmlDeviceGetMinMaxClockOfPState)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_nvmlDeviceGetSupportedPerformanceStates(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSupportedPerformanceStates *s = args;
-	s->ret = ((fn_nvmlDeviceGetSupportedPerformanceStates)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGpcClkMinMaxVfOffset(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpcClkMinMaxVfOffset *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpcClkMinMaxVfOffset)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMemClkMinMaxVfOffset(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMemClkMinMaxVfOffset *s = args;
-	s->ret = ((fn_nvmlDeviceGetMemClkMinMaxVfOffset)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetClockOffsets(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetClockOffsets *s = args;
-	s->ret = ((fn_nvmlDeviceGetClockOffsets)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetClockOffsets(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetClockOffsets *s = args;
-	s->ret = ((fn_nvmlDeviceSetClockOffsets)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPerformanceModes(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPerformanceModes *s = args;
-	s->ret = ((fn_nvmlDeviceGetPerformanceModes)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetCurrentClockFreqs(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCurrentClockFreqs *s = args;
-	s->ret = ((fn_nvmlDeviceGetCurrentClockFreqs)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPowerManagementMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPowerManagementMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetPowerManagementMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPowerManagementLimit(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPowerManagementLimit *s = args;
-	s->ret = ((fn_nvmlDeviceGetPowerManagementLimit)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPowerManagementLimitConstraints(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPowerManagementLimitConstraints *s = args;
-	s->ret = ((fn_nvmlDeviceGetPowerManagementLimitConstraints)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetPowerManagementDefaultLimit(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPowerManagementDefaultLimit *s = args;
-	s->ret = ((fn_nvmlDeviceGetPowerManagementDefaultLimit)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPowerUsage(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPowerUsage *s = args;
-	s->ret = ((fn_nvmlDeviceGetPowerUsage)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPowerMizerMode_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPowerMizerMode_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetPowerMizerMode_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetPowerMizerMode_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetPowerMizerMode_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceSetPowerMizerMode_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetTotalEnergyConsumption(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetTotalEnergyConsumption *s = args;
-	s->ret = ((fn_nvmlDeviceGetTotalEnergyConsumption)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetEnforcedPowerLimit(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetEnforcedPowerLimit *s = args;
-	s->ret = ((fn_nvmlDeviceGetEnforcedPowerLimit)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetAdaptiveTgpMode_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetAdaptiveTgpMode_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceSetAdaptiveTgpMode_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetAdaptiveTgpModeInfo_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAdaptiveTgpModeInfo_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetAdaptiveTgpModeInfo_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGpuOperationMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuOperationMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuOperationMode)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMemoryInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMemoryInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetMemoryInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMemoryInfo_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMemoryInfo_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetMemoryInfo_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetMemoryLimits_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetMemoryLimits_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceSetMemoryLimits_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMemoryLimits_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMemoryLimits_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetMemoryLimits_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetComputeMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetComputeMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetComputeMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetCudaComputeCapability(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCudaComputeCapability *s = args;
-	s->ret = ((fn_nvmlDeviceGetCudaComputeCapability)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetDramEncryptionMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDramEncryptionMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetDramEncryptionMode)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetDramEncryptionMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetDramEncryptionMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetDramEncryptionMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetEccMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetEccMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetEccMode)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetDefaultEccMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDefaultEccMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetDefaultEccMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetBoardId(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetBoardId *s = args;
-	s->ret = ((fn_nvmlDeviceGetBoardId)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMultiGpuBoard(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMultiGpuBoard *s = args;
-	s->ret = ((fn_nvmlDeviceGetMultiGpuBoard)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetTotalEccErrors(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetTotalEccErrors *s = args;
-	s->ret = ((fn_nvmlDeviceGetTotalEccErrors)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetDetailedEccErrors(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDetailedEccErrors *s = args;
-	s->ret = ((fn_nvmlDeviceGetDetailedEccErrors)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetMemoryErrorCounter(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMemoryErrorCounter *s = args;
-	s->ret = ((fn_nvmlDeviceGetMemoryErrorCounter)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_nvmlDeviceGetUtilizationRates(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetUtilizationRates *s = args;
-	s->ret = ((fn_nvmlDeviceGetUtilizationRates)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetEncoderUtilization(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetEncoderUtilization *s = args;
-	s->ret = ((fn_nvmlDeviceGetEncoderUtilization)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetEncoderCapacity(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetEncoderCapacity *s = args;
-	s->ret = ((fn_nvmlDeviceGetEncoderCapacity)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetEncoderStats(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetEncoderStats *s = args;
-	s->ret = ((fn_nvmlDeviceGetEncoderStats)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetEncoderSessions(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetEncoderSessions *s = args;
-	s->ret = ((fn_nvmlDeviceGetEncoderSessions)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetDecoderUtilization(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDecoderUtilization *s = args;
-	s->ret = ((fn_nvmlDeviceGetDecoderUtilization)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetJpgUtilization(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetJpgUtilization *s = args;
-	s->ret = ((fn_nvmlDeviceGetJpgUtilization)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetOfaUtilization(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetOfaUtilization *s = args;
-	s->ret = ((fn_nvmlDeviceGetOfaUtilization)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetFBCStats(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetFBCStats *s = args;
-	s->ret = ((fn_nvmlDeviceGetFBCStats)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetFBCSessions(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetFBCSessions *s = args;
-	s->ret = ((fn_nvmlDeviceGetFBCSessions)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetDriverModel_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDriverModel_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetDriverModel_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetVbiosVersion(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVbiosVersion *s = args;
-	s->ret = ((fn_nvmlDeviceGetVbiosVersion)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetBridgeChipInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetBridgeChipInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetBridgeChipInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetComputeRunningProcesses_v3(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetComputeRunningProcesses_v3 *s = args;
-	s->ret = ((fn_nvmlDeviceGetComputeRunningProcesses_v3)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGraphicsRunningProcesses_v3(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGraphicsRunningProcesses_v3 *s = args;
-	s->ret = ((fn_nvmlDeviceGetGraphicsRunningProcesses_v3)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMPSComputeRunningProcesses_v3(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMPSComputeRunningProcesses_v3 *s = args;
-	s->ret = ((fn_nvmlDeviceGetMPSComputeRunningProcesses_v3)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetRunningProcessDetailList(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetRunningProcessDetailList *s = args;
-	s->ret = ((fn_nvmlDeviceGetRunningProcessDetailList)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceOnSameBoard(void *fn, void *args)
-{
-	struct args_nvmlDeviceOnSameBoard *s = args;
-	s->ret = ((fn_nvmlDeviceOnSameBoard)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetAPIRestriction(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAPIRestriction *s = args;
-	s->ret = ((fn_nvmlDeviceGetAPIRestriction)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetSamples(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSamples *s = args;
-	s->ret = ((fn_nvmlDeviceGetSamples)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_nvmlDeviceGetBAR1MemoryInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetBAR1MemoryInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetBAR1MemoryInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetViolationStatus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetViolationStatus *s = args;
-	s->ret = ((fn_nvmlDeviceGetViolationStatus)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetIrqNum(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetIrqNum *s = args;
-	s->ret = ((fn_nvmlDeviceGetIrqNum)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetNumGpuCores(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNumGpuCores *s = args;
-	s->ret = ((fn_nvmlDeviceGetNumGpuCores)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPowerSource(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPowerSource *s = args;
-	s->ret = ((fn_nvmlDeviceGetPowerSource)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMemoryBusWidth(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMemoryBusWidth *s = args;
-	s->ret = ((fn_nvmlDeviceGetMemoryBusWidth)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPcieLinkMaxSpeed(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPcieLinkMaxSpeed *s = args;
-	s->ret = ((fn_nvmlDeviceGetPcieLinkMaxSpeed)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPcieSpeed(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPcieSpeed *s = args;
-	s->ret = ((fn_nvmlDeviceGetPcieSpeed)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetAdaptiveClockInfoStatus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAdaptiveClockInfoStatus *s = args;
-	s->ret = ((fn_nvmlDeviceGetAdaptiveClockInfoStatus)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetBusType(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetBusType *s = args;
-	s->ret = ((fn_nvmlDeviceGetBusType)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGpuFabricInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuFabricInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuFabricInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGpuFabricInfoV(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuFabricInfoV *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuFabricInfoV)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGpuFabricInfo_v4(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuFabricInfo_v4 *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuFabricInfo_v4)fn)(s->p0, s->p1);
-}
-static void t_nvmlSystemGetConfComputeCapabilities(void *fn, void *args)
-{
-	struct args_nvmlSystemGetConfComputeCapabilities *s = args;
-	s->ret = ((fn_nvmlSystemGetConfComputeCapabilities)fn)(s->p0);
-}
-static void t_nvmlSystemGetConfComputeState(void *fn, void *args)
-{
-	struct args_nvmlSystemGetConfComputeState *s = args;
-	s->ret = ((fn_nvmlSystemGetConfComputeState)fn)(s->p0);
-}
-static void t_nvmlDeviceGetConfComputeMemSizeInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetConfComputeMemSizeInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetConfComputeMemSizeInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlSystemGetConfComputeGpusReadyState(void *fn, void *args)
-{
-	struct args_nvmlSystemGetConfComputeGpusReadyState *s = args;
-	s->ret = ((fn_nvmlSystemGetConfComputeGpusReadyState)fn)(s->p0);
-}
-static void t_nvmlDeviceGetConfComputeProtectedMemoryUsage(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetConfComputeProtectedMemoryUsage *s = args;
-	s->ret = ((fn_nvmlDeviceGetConfComputeProtectedMemoryUsage)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetConfComputeGpuCertificate(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetConfComputeGpuCertificate *s = args;
-	s->ret = ((fn_nvmlDeviceGetConfComputeGpuCertificate)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetConfComputeGpuAttestationReport(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetConfComputeGpuAttestationReport *s = args;
-	s->ret = ((fn_nvmlDeviceGetConfComputeGpuAttestationReport)fn)(s->p0, s->p1);
-}
-static void t_nvmlSystemGetConfComputeKeyRotationThresholdInfo(void *fn, void *args)
-{
-	struct args_nvmlSystemGetConfComputeKeyRotationThresholdInfo *s = args;
-	s->ret = ((fn_nvmlSystemGetConfComputeKeyRotationThresholdInfo)fn)(s->p0);
-}
-static void t_nvmlDeviceSetConfComputeUnprotectedMemSize(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetConfComputeUnprotectedMemSize *s = args;
-	s->ret = ((fn_nvmlDeviceSetConfComputeUnprotectedMemSize)fn)(s->p0, s->p1);
-}
-static void t_nvmlSystemSetConfComputeGpusReadyState(void *fn, void *args)
-{
-	struct args_nvmlSystemSetConfComputeGpusReadyState *s = args;
-	s->ret = ((fn_nvmlSystemSetConfComputeGpusReadyState)fn)(s->p0);
-}
-static void t_nvmlSystemSetConfComputeKeyRotationThresholdInfo(void *fn, void *args)
-{
-	struct args_nvmlSystemSetConfComputeKeyRotationThresholdInfo *s = args;
-	s->ret = ((fn_nvmlSystemSetConfComputeKeyRotationThresholdInfo)fn)(s->p0);
-}
-static void t_nvmlSystemGetConfComputeSettings(void *fn, void *args)
-{
-	struct args_nvmlSystemGetConfComputeSettings *s = args;
-	s->ret = ((fn_nvmlSystemGetConfComputeSettings)fn)(s->p0);
-}
-static void t_nvmlSystemGetConfComputeSettings_v2(void *fn, void *args)
-{
-	struct args_nvmlSystemGetConfComputeSettings_v2 *s = args;
-	s->ret = ((fn_nvmlSystemGetConfComputeSettings_v2)fn)(s->p0);
-}
-static void t_nvmlDeviceGetGspFirmwareVersion(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGspFirmwareVersion *s = args;
-	s->ret = ((fn_nvmlDeviceGetGspFirmwareVersion)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGspFirmwareMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGspFirmwareMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetGspFirmwareMode)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetSramEccErrorStatus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSramEccErrorStatus *s = args;
-	s->ret = ((fn_nvmlDeviceGetSramEccErrorStatus)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetPowerManagementLimit_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetPowerManagementLimit_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceSetPowerManagementLimit_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetAccountingMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAccountingMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetAccountingMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetAccountingStats(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAccountingStats *s = args;
-	s->ret = ((fn_nvmlDeviceGetAccountingStats)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetAccountingPids(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAccountingPids *s = args;
-	s->ret = ((fn_nvmlDeviceGetAccountingPids)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetAccountingBufferSize(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAccountingBufferSize *s = args;
-	s->ret = ((fn_nvmlDeviceGetAccountingBufferSize)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetAccountingStats_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAccountingStats_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetAccountingStats_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetRetiredPages(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetRetiredPages *s = args;
-	s->ret = ((fn_nvmlDeviceGetRetiredPages)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetRetiredPages_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetRetiredPages_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetRetiredPages_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_nvmlDeviceGetRetiredPagesPendingStatus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetRetiredPagesPendingStatus *s = args;
-	s->ret = ((fn_nvmlDeviceGetRetiredPagesPendingStatus)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetRemappedRows(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetRemappedRows *s = args;
-	s->ret = ((fn_nvmlDeviceGetRemappedRows)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_nvmlDeviceGetRowRemapperHistogram(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetRowRemapperHistogram *s = args;
-	s->ret = ((fn_nvmlDeviceGetRowRemapperHistogram)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetArchitecture(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetArchitecture *s = args;
-	s->ret = ((fn_nvmlDeviceGetArchitecture)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetClkMonStatus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetClkMonStatus *s = args;
-	s->ret = ((fn_nvmlDeviceGetClkMonStatus)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetProcessUtilization(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetProcessUtilization *s = args;
-	s->ret = ((fn_nvmlDeviceGetProcessUtilization)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetProcessesUtilizationInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetProcessesUtilizationInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetProcessesUtilizationInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPlatformInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPlatformInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetPlatformInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPdi(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPdi *s = args;
-	s->ret = ((fn_nvmlDeviceGetPdi)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetHostname_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetHostname_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceSetHostname_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetHostname_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHostname_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetHostname_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDevicePerfMetricsGetSamples_v1(void *fn, void *args)
-{
-	struct args_nvmlDevicePerfMetricsGetSamples_v1 *s = args;
-	s->ret = ((fn_nvmlDevicePerfMetricsGetSamples_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlUnitSetLedState(void *fn, void *args)
-{
-	struct args_nvmlUnitSetLedState *s = args;
-	s->ret = ((fn_nvmlUnitSetLedState)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetPersistenceMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetPersistenceMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetPersistenceMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetComputeMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetComputeMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetComputeMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetEccMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetEccMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetEccMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceClearEccErrorCounts(void *fn, void *args)
-{
-	struct args_nvmlDeviceClearEccErrorCounts *s = args;
-	s->ret = ((fn_nvmlDeviceClearEccErrorCounts)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetDriverModel(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetDriverModel *s = args;
-	s->ret = ((fn_nvmlDeviceSetDriverModel)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetGpuLockedClocks(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetGpuLockedClocks *s = args;
-	s->ret = ((fn_nvmlDeviceSetGpuLockedClocks)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceResetGpuLockedClocks(void *fn, void *args)
-{
-	struct args_nvmlDeviceResetGpuLockedClocks *s = args;
-	s->ret = ((fn_nvmlDeviceResetGpuLockedClocks)fn)(s->p0);
-}
-static void t_nvmlDeviceSetMemoryLockedClocks(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetMemoryLockedClocks *s = args;
-	s->ret = ((fn_nvmlDeviceSetMemoryLockedClocks)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceResetMemoryLockedClocks(void *fn, void *args)
-{
-	struct args_nvmlDeviceResetMemoryLockedClocks *s = args;
-	s->ret = ((fn_nvmlDeviceResetMemoryLockedClocks)fn)(s->p0);
-}
-static void t_nvmlDeviceSetApplicationsClocks(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetApplicationsClocks *s = args;
-	s->ret = ((fn_nvmlDeviceSetApplicationsClocks)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceResetApplicationsClocks(void *fn, void *args)
-{
-	struct args_nvmlDeviceResetApplicationsClocks *s = args;
-	s->ret = ((fn_nvmlDeviceResetApplicationsClocks)fn)(s->p0);
-}
-static void t_nvmlDeviceSetAutoBoostedClocksEnabled(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetAutoBoostedClocksEnabled *s = args;
-	s->ret = ((fn_nvmlDeviceSetAutoBoostedClocksEnabled)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetDefaultAutoBoostedClocksEnabled(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetDefaultAutoBoostedClocksEnabled *s = args;
-	s->ret = ((fn_nvmlDeviceSetDefaultAutoBoostedClocksEnabled)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetDefaultFanSpeed_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetDefaultFanSpeed_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceSetDefaultFanSpeed_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetFanControlPolicy(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetFanControlPolicy *s = args;
-	s->ret = ((fn_nvmlDeviceSetFanControlPolicy)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetTemperatureThreshold(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetTemperatureThreshold *s = args;
-	s->ret = ((fn_nvmlDeviceSetTemperatureThreshold)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetPowerManagementLimit(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetPowerManagementLimit *s = args;
-	s->ret = ((fn_nvmlDeviceSetPowerManagementLimit)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetGpuOperationMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetGpuOperationMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetGpuOperationMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetAPIRestriction(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetAPIRestriction *s = args;
-	s->ret = ((fn_nvmlDeviceSetAPIRestriction)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetFanSpeed_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetFanSpeed_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceSetFanSpeed_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetGpcClkVfOffset(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetGpcClkVfOffset *s = args;
-	s->ret = ((fn_nvmlDeviceSetGpcClkVfOffset)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetMemClkVfOffset(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetMemClkVfOffset *s = args;
-	s->ret = ((fn_nvmlDeviceSetMemClkVfOffset)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetAccountingMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetAccountingMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetAccountingMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceClearAccountingPids(void *fn, void *args)
-{
-	struct args_nvmlDeviceClearAccountingPids *s = args;
-	s->ret = ((fn_nvmlDeviceClearAccountingPids)fn)(s->p0);
-}
-static void t_nvmlDeviceGetNvLinkState(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkState *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkState)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetNvLinkVersion(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkVersion *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkVersion)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetNvLinkCapability(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkCapability *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkCapability)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetNvLinkRemotePciInfo_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkRemotePciInfo_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkRemotePciInfo_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetNvLinkErrorCounter(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkErrorCounter *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkErrorCounter)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceResetNvLinkErrorCounters(void *fn, void *args)
-{
-	struct args_nvmlDeviceResetNvLinkErrorCounters *s = args;
-	s->ret = ((fn_nvmlDeviceResetNvLinkErrorCounters)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetNvLinkUtilizationControl(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetNvLinkUtilizationControl *s = args;
-	s->ret = ((fn_nvmlDeviceSetNvLinkUtilizationControl)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_nvmlDeviceGetNvLinkUtilizationControl(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkUtilizationControl *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkUtilizationControl)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetNvLinkUtilizationCounter(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkUtilizationCounter *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkUtilizationCounter)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_nvmlDeviceFreezeNvLinkUtilizationCounter(void *fn, void *args)
-{
-	struct args_nvmlDeviceFreezeNvLinkUtilizationCounter *s = args;
-	s->ret = ((fn_nvmlDeviceFreezeNvLinkUtilizationCounter)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceResetNvLinkUtilizationCounter(void *fn, void *args)
-{
-	struct args_nvmlDeviceResetNvLinkUtilizationCounter *s = args;
-	s->ret = ((fn_nvmlDeviceResetNvLinkUtilizationCounter)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetNvLinkRemoteDeviceType(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkRemoteDeviceType *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkRemoteDeviceType)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceSetNvLinkDeviceLowPowerThreshold(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetNvLinkDeviceLowPowerThreshold *s = args;
-	s->ret = ((fn_nvmlDeviceSetNvLinkDeviceLowPowerThreshold)fn)(s->p0, s->p1);
-}
-static void t_nvmlSystemSetNvlinkBwMode(void *fn, void *args)
-{
-	struct args_nvmlSystemSetNvlinkBwMode *s = args;
-	s->ret = ((fn_nvmlSystemSetNvlinkBwMode)fn)(s->p0);
-}
-static void t_nvmlSystemGetNvlinkBwMode(void *fn, void *args)
-{
-	struct args_nvmlSystemGetNvlinkBwMode *s = args;
-	s->ret = ((fn_nvmlSystemGetNvlinkBwMode)fn)(s->p0);
-}
-static void t_nvmlDeviceGetNvlinkSupportedBwModes(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvlinkSupportedBwModes *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvlinkSupportedBwModes)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetNvlinkBwMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvlinkBwMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvlinkBwMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetNvlinkBwMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetNvlinkBwMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetNvlinkBwMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetNvlinkBwModeAsync_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetNvlinkBwModeAsync_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceSetNvlinkBwModeAsync_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetNvLinkInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetNvLinkInfo_v3(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkInfo_v3 *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkInfo_v3)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetNvLinkTelemetrySamples_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkTelemetrySamples_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkTelemetrySamples_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetNvlinkRemapTableInfo_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvlinkRemapTableInfo_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvlinkRemapTableInfo_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetNvlinkNvleReady_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetNvlinkNvleReady_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceSetNvlinkNvleReady_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceLockNvlinkRemapTable_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceLockNvlinkRemapTable_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceLockNvlinkRemapTable_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetupNvlinkNvleEncryptionKey_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetupNvlinkNvleEncryptionKey_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceSetupNvlinkNvleEncryptionKey_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetNvlinkNvlePrivateInfo_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvlinkNvlePrivateInfo_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvlinkNvlePrivateInfo_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlEventSetCreate(void *fn, void *args)
-{
-	struct args_nvmlEventSetCreate *s = args;
-	s->ret = ((fn_nvmlEventSetCreate)fn)(s->p0);
-}
-static void t_nvmlDeviceRegisterEvents(void *fn, void *args)
-{
-	struct args_nvmlDeviceRegisterEvents *s = args;
-	s->ret = ((fn_nvmlDeviceRegisterEvents)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetSupportedEventTypes(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSupportedEventTypes *s = args;
-	s->ret = ((fn_nvmlDeviceGetSupportedEventTypes)fn)(s->p0, s->p1);
-}
-static void t_nvmlEventSetWait_v2(void *fn, void *args)
-{
-	struct args_nvmlEventSetWait_v2 *s = args;
-	s->ret = ((fn_nvmlEventSetWait_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlEventSetRegisterGpuOperationalEvents_v1(void *fn, void *args)
-{
-	struct args_nvmlEventSetRegisterGpuOperationalEvents_v1 *s = args;
-	s->ret = ((fn_nvmlEventSetRegisterGpuOperationalEvents_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlEventSetWait_v3(void *fn, void *args)
-{
-	struct args_nvmlEventSetWait_v3 *s = args;
-	s->ret = ((fn_nvmlEventSetWait_v3)fn)(s->p0, s->p1);
-}
-static void t_nvmlEventSetGetContextCount_v1(void *fn, void *args)
-{
-	struct args_nvmlEventSetGetContextCount_v1 *s = args;
-	s->ret = ((fn_nvmlEventSetGetContextCount_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlEventSetGetContextInfo_v1(void *fn, void *args)
-{
-	struct args_nvmlEventSetGetContextInfo_v1 *s = args;
-	s->ret = ((fn_nvmlEventSetGetContextInfo_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlEventSetGetContextData_v1(void *fn, void *args)
-{
-	struct args_nvmlEventSetGetContextData_v1 *s = args;
-	s->ret = ((fn_nvmlEventSetGetContextData_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(void *fn, void *args)
-{
-	struct args_nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1 *s = args;
-	s->ret = ((fn_nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlEventSetFree(void *fn, void *args)
-{
-	struct args_nvmlEventSetFree *s = args;
-	s->ret = ((fn_nvmlEventSetFree)fn)(s->p0);
-}
-static void t_nvmlSystemEventSetCreate(void *fn, void *args)
-{
-	struct args_nvmlSystemEventSetCreate *s = args;
-	s->ret = ((fn_nvmlSystemEventSetCreate)fn)(s->p0);
-}
-static void t_nvmlSystemEventSetFree(void *fn, void *args)
-{
-	struct args_nvmlSystemEventSetFree *s = args;
-	s->ret = ((fn_nvmlSystemEventSetFree)fn)(s->p0);
-}
-static void t_nvmlSystemRegisterEvents(void *fn, void *args)
-{
-	struct args_nvmlSystemRegisterEvents *s = args;
-	s->ret = ((fn_nvmlSystemRegisterEvents)fn)(s->p0);
-}
-static void t_nvmlSystemEventSetWait(void *fn, void *args)
-{
-	struct args_nvmlSystemEventSetWait *s = args;
-	s->ret = ((fn_nvmlSystemEventSetWait)fn)(s->p0);
-}
-static void t_nvmlDeviceModifyDrainState(void *fn, void *args)
-{
-	struct args_nvmlDeviceModifyDrainState *s = args;
-	s->ret = ((fn_nvmlDeviceModifyDrainState)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceQueryDrainState(void *fn, void *args)
-{
-	struct args_nvmlDeviceQueryDrainState *s = args;
-	s->ret = ((fn_nvmlDeviceQueryDrainState)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceRemoveGpu_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceRemoveGpu_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceRemoveGpu_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceDiscoverGpus(void *fn, void *args)
-{
-	struct args_nvmlDeviceDiscoverGpus *s = args;
-	s->ret = ((fn_nvmlDeviceDiscoverGpus)fn)(s->p0);
-}
-static void t_nvmlDeviceGetFieldValues(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetFieldValues *s = args;
-	s->ret = ((fn_nvmlDeviceGetFieldValues)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceClearFieldValues(void *fn, void *args)
-{
-	struct args_nvmlDeviceClearFieldValues *s = args;
-	s->ret = ((fn_nvmlDeviceClearFieldValues)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetVirtualizationMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVirtualizationMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetVirtualizationMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetHostVgpuMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHostVgpuMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetHostVgpuMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetVirtualizationMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetVirtualizationMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetVirtualizationMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetVgpuHeterogeneousMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuHeterogeneousMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuHeterogeneousMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetVgpuHeterogeneousMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetVgpuHeterogeneousMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetVgpuHeterogeneousMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetPlacementId(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetPlacementId *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetPlacementId)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetVgpuTypeSupportedPlacements(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuTypeSupportedPlacements *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuTypeSupportedPlacements)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetVgpuTypeCreatablePlacements(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuTypeCreatablePlacements *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuTypeCreatablePlacements)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuTypeGetGspHeapSize(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetGspHeapSize *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetGspHeapSize)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuTypeGetFbReservation(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetFbReservation *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetFbReservation)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetRuntimeStateSize(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetRuntimeStateSize *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetRuntimeStateSize)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetVgpuCapabilities(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetVgpuCapabilities *s = args;
-	s->ret = ((fn_nvmlDeviceSetVgpuCapabilities)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceVgpuForceGspUnload(void *fn, void *args)
-{
-	struct args_nvmlDeviceVgpuForceGspUnload *s = args;
-	s->ret = ((fn_nvmlDeviceVgpuForceGspUnload)fn)(s->p0);
-}
-static void t_nvmlDeviceGetGridLicensableFeatures_v4(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGridLicensableFeatures_v4 *s = args;
-	s->ret = ((fn_nvmlDeviceGetGridLicensableFeatures_v4)fn)(s->p0, s->p1);
-}
-static void t_nvmlGetVgpuDriverCapabilities(void *fn, void *args)
-{
-	struct args_nvmlGetVgpuDriverCapabilities *s = args;
-	s->ret = ((fn_nvmlGetVgpuDriverCapabilities)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetVgpuCapabilities(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuCapabilities *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuCapabilities)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetSupportedVgpus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSupportedVgpus *s = args;
-	s->ret = ((fn_nvmlDeviceGetSupportedVgpus)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetCreatableVgpus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCreatableVgpus *s = args;
-	s->ret = ((fn_nvmlDeviceGetCreatableVgpus)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuTypeGetClass(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetClass *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetClass)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuTypeGetName(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetName *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetName)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuTypeGetGpuInstanceProfileId(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetGpuInstanceProfileId *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetGpuInstanceProfileId)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuTypeGetDeviceID(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetDeviceID *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetDeviceID)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuTypeGetFramebufferSize(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetFramebufferSize *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetFramebufferSize)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuTypeGetNumDisplayHeads(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetNumDisplayHeads *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetNumDisplayHeads)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuTypeGetResolution(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetResolution *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetResolution)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlVgpuTypeGetLicense(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetLicense *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetLicense)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuTypeGetFrameRateLimit(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetFrameRateLimit *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetFrameRateLimit)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuTypeGetMaxInstances(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetMaxInstances *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetMaxInstances)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuTypeGetMaxInstancesPerVm(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetMaxInstancesPerVm *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetMaxInstancesPerVm)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuTypeGetBAR1Info(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetBAR1Info *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetBAR1Info)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetActiveVgpus(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetActiveVgpus *s = args;
-	s->ret = ((fn_nvmlDeviceGetActiveVgpus)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuInstanceGetVmID(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetVmID *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetVmID)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlVgpuInstanceGetUUID(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetUUID *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetUUID)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuInstanceGetVmDriverVersion(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetVmDriverVersion *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetVmDriverVersion)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuInstanceGetFbUsage(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetFbUsage *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetFbUsage)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetLicenseStatus(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetLicenseStatus *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetLicenseStatus)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetType(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetType *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetType)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetFrameRateLimit(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetFrameRateLimit *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetFrameRateLimit)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetEccMode(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetEccMode *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetEccMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetEncoderCapacity(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetEncoderCapacity *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetEncoderCapacity)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceSetEncoderCapacity(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceSetEncoderCapacity *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceSetEncoderCapacity)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetEncoderStats(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetEncoderStats *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetEncoderStats)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlVgpuInstanceGetEncoderSessions(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetEncoderSessions *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetEncoderSessions)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuInstanceGetFBCStats(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetFBCStats *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetFBCStats)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetFBCSessions(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetFBCSessions *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetFBCSessions)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuInstanceGetGpuInstanceId(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetGpuInstanceId *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetGpuInstanceId)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetGpuPciId(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetGpuPciId *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetGpuPciId)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuTypeGetCapabilities(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetCapabilities *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetCapabilities)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuInstanceGetMdevUUID(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetMdevUUID *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetMdevUUID)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlGpuInstanceGetCreatableVgpus(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetCreatableVgpus *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetCreatableVgpus)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuTypeGetMaxInstancesPerGpuInstance(void *fn, void *args)
-{
-	struct args_nvmlVgpuTypeGetMaxInstancesPerGpuInstance *s = args;
-	s->ret = ((fn_nvmlVgpuTypeGetMaxInstancesPerGpuInstance)fn)(s->p0);
-}
-static void t_nvmlGpuInstanceGetActiveVgpus(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetActiveVgpus *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetActiveVgpus)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceSetVgpuSchedulerState(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceSetVgpuSchedulerState *s = args;
-	s->ret = ((fn_nvmlGpuInstanceSetVgpuSchedulerState)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceGetVgpuSchedulerState(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetVgpuSchedulerState *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetVgpuSchedulerState)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceGetVgpuSchedulerLog(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetVgpuSchedulerLog *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetVgpuSchedulerLog)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceGetVgpuTypeCreatablePlacements(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetVgpuTypeCreatablePlacements *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetVgpuTypeCreatablePlacements)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceGetVgpuHeterogeneousMode(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetVgpuHeterogeneousMode *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetVgpuHeterogeneousMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceSetVgpuHeterogeneousMode(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceSetVgpuHeterogeneousMode *s = args;
-	s->ret = ((fn_nvmlGpuInstanceSetVgpuHeterogeneousMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetVgpuSchedulerState_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuSchedulerState_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuSchedulerState_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceGetVgpuSchedulerState_v2(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetVgpuSchedulerState_v2 *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetVgpuSchedulerState_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetVgpuSchedulerLog_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuSchedulerLog_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuSchedulerLog_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceGetVgpuSchedulerLog_v2(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetVgpuSchedulerLog_v2 *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetVgpuSchedulerLog_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetVgpuSchedulerState_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetVgpuSchedulerState_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceSetVgpuSchedulerState_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceSetVgpuSchedulerState_v2(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceSetVgpuSchedulerState_v2 *s = args;
-	s->ret = ((fn_nvmlGpuInstanceSetVgpuSchedulerState_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetMetadata(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetMetadata *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetMetadata)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetVgpuMetadata(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuMetadata *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuMetadata)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlGetVgpuCompatibility(void *fn, void *args)
-{
-	struct args_nvmlGetVgpuCompatibility *s = args;
-	s->ret = ((fn_nvmlGetVgpuCompatibility)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetPgpuMetadataString(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPgpuMetadataString *s = args;
-	s->ret = ((fn_nvmlDeviceGetPgpuMetadataString)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetVgpuSchedulerLog(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuSchedulerLog *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuSchedulerLog)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetVgpuSchedulerState(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuSchedulerState *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuSchedulerState)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetVgpuSchedulerState(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetVgpuSchedulerState *s = args;
-	s->ret = ((fn_nvmlDeviceSetVgpuSchedulerState)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetVgpuSchedulerCapabilities(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuSchedulerCapabilities *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuSchedulerCapabilities)fn)(s->p0, s->p1);
-}
-static void t_nvmlGetVgpuVersion(void *fn, void *args)
-{
-	struct args_nvmlGetVgpuVersion *s = args;
-	s->ret = ((fn_nvmlGetVgpuVersion)fn)(s->p0, s->p1);
-}
-static void t_nvmlSetVgpuVersion(void *fn, void *args)
-{
-	struct args_nvmlSetVgpuVersion *s = args;
-	s->ret = ((fn_nvmlSetVgpuVersion)fn)(s->p0);
-}
-static void t_nvmlDeviceGetVgpuUtilization(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuUtilization *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuUtilization)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
-}
-static void t_nvmlDeviceGetVgpuInstancesUtilizationInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuInstancesUtilizationInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuInstancesUtilizationInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetVgpuProcessUtilization(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuProcessUtilization *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuProcessUtilization)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetVgpuProcessesUtilizationInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetVgpuProcessesUtilizationInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetVgpuProcessesUtilizationInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetAccountingMode(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetAccountingMode *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetAccountingMode)fn)(s->p0, s->p1);
-}
-static void t_nvmlVgpuInstanceGetAccountingPids(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetAccountingPids *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetAccountingPids)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuInstanceGetAccountingStats(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetAccountingStats *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetAccountingStats)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlVgpuInstanceClearAccountingPids(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceClearAccountingPids *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceClearAccountingPids)fn)(s->p0);
-}
-static void t_nvmlVgpuInstanceGetLicenseInfo_v2(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetLicenseInfo_v2 *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetLicenseInfo_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlGetExcludedDeviceCount(void *fn, void *args)
-{
-	struct args_nvmlGetExcludedDeviceCount *s = args;
-	s->ret = ((fn_nvmlGetExcludedDeviceCount)fn)(s->p0);
-}
-static void t_nvmlGetExcludedDeviceInfoByIndex(void *fn, void *args)
-{
-	struct args_nvmlGetExcludedDeviceInfoByIndex *s = args;
-	s->ret = ((fn_nvmlGetExcludedDeviceInfoByIndex)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceReadWritePRM_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceReadWritePRM_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceReadWritePRM_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceReadPRMCounters_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceReadPRMCounters_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceReadPRMCounters_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetMigMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetMigMode *s = args;
-	s->ret = ((fn_nvmlDeviceSetMigMode)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMigMode(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMigMode *s = args;
-	s->ret = ((fn_nvmlDeviceGetMigMode)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGpuInstanceProfileInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstanceProfileInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstanceProfileInfo)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGpuInstanceProfileInfoV(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstanceProfileInfoV *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstanceProfileInfoV)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGpuInstanceProfileInfoByIdV(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstanceProfileInfoByIdV *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstanceProfileInfoByIdV)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGpuInstancePossiblePlacements_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstancePossiblePlacements_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstancePossiblePlacements_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetGpuInstanceRemainingCapacity(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstanceRemainingCapacity *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstanceRemainingCapacity)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceCreateGpuInstance(void *fn, void *args)
-{
-	struct args_nvmlDeviceCreateGpuInstance *s = args;
-	s->ret = ((fn_nvmlDeviceCreateGpuInstance)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceCreateGpuInstanceWithPlacement(void *fn, void *args)
-{
-	struct args_nvmlDeviceCreateGpuInstanceWithPlacement *s = args;
-	s->ret = ((fn_nvmlDeviceCreateGpuInstanceWithPlacement)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlGpuInstanceDestroy(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceDestroy *s = args;
-	s->ret = ((fn_nvmlGpuInstanceDestroy)fn)(s->p0);
-}
-static void t_nvmlDeviceGetGpuInstances(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstances *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstances)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlDeviceGetGpuInstanceById(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstanceById *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstanceById)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlGpuInstanceGetInfo(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetInfo *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpuInstanceGetComputeInstanceProfileInfo(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetComputeInstanceProfileInfo *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetComputeInstanceProfileInfo)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlGpuInstanceGetComputeInstanceProfileInfoV(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetComputeInstanceProfileInfoV *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetComputeInstanceProfileInfoV)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlGpuInstanceGetComputeInstanceRemainingCapacity(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetComputeInstanceRemainingCapacity *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetComputeInstanceRemainingCapacity)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlGpuInstanceGetComputeInstancePossiblePlacements(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetComputeInstancePossiblePlacements *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetComputeInstancePossiblePlacements)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlGpuInstanceCreateComputeInstance(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceCreateComputeInstance *s = args;
-	s->ret = ((fn_nvmlGpuInstanceCreateComputeInstance)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlGpuInstanceCreateComputeInstanceWithPlacement(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceCreateComputeInstanceWithPlacement *s = args;
-	s->ret = ((fn_nvmlGpuInstanceCreateComputeInstanceWithPlacement)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlComputeInstanceDestroy(void *fn, void *args)
-{
-	struct args_nvmlComputeInstanceDestroy *s = args;
-	s->ret = ((fn_nvmlComputeInstanceDestroy)fn)(s->p0);
-}
-static void t_nvmlGpuInstanceGetComputeInstances(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetComputeInstances *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetComputeInstances)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlGpuInstanceGetComputeInstanceById(void *fn, void *args)
-{
-	struct args_nvmlGpuInstanceGetComputeInstanceById *s = args;
-	s->ret = ((fn_nvmlGpuInstanceGetComputeInstanceById)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlComputeInstanceGetInfo_v2(void *fn, void *args)
-{
-	struct args_nvmlComputeInstanceGetInfo_v2 *s = args;
-	s->ret = ((fn_nvmlComputeInstanceGetInfo_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceIsMigDeviceHandle(void *fn, void *args)
-{
-	struct args_nvmlDeviceIsMigDeviceHandle *s = args;
-	s->ret = ((fn_nvmlDeviceIsMigDeviceHandle)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGpuInstanceId(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstanceId *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstanceId)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetComputeInstanceId(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetComputeInstanceId *s = args;
-	s->ret = ((fn_nvmlDeviceGetComputeInstanceId)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMaxMigDeviceCount(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMaxMigDeviceCount *s = args;
-	s->ret = ((fn_nvmlDeviceGetMaxMigDeviceCount)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetMigDeviceHandleByIndex(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMigDeviceHandleByIndex *s = args;
-	s->ret = ((fn_nvmlDeviceGetMigDeviceHandleByIndex)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDeviceHandleFromMigDeviceHandle *s = args;
-	s->ret = ((fn_nvmlDeviceGetDeviceHandleFromMigDeviceHandle)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpmMetricsGet(void *fn, void *args)
-{
-	struct args_nvmlGpmMetricsGet *s = args;
-	s->ret = ((fn_nvmlGpmMetricsGet)fn)(s->p0);
-}
-static void t_nvmlGpmSampleFree(void *fn, void *args)
-{
-	struct args_nvmlGpmSampleFree *s = args;
-	s->ret = ((fn_nvmlGpmSampleFree)fn)(s->p0);
-}
-static void t_nvmlGpmSampleAlloc(void *fn, void *args)
-{
-	struct args_nvmlGpmSampleAlloc *s = args;
-	s->ret = ((fn_nvmlGpmSampleAlloc)fn)(s->p0);
-}
-static void t_nvmlGpmSampleGet(void *fn, void *args)
-{
-	struct args_nvmlGpmSampleGet *s = args;
-	s->ret = ((fn_nvmlGpmSampleGet)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpmMigSampleGet(void *fn, void *args)
-{
-	struct args_nvmlGpmMigSampleGet *s = args;
-	s->ret = ((fn_nvmlGpmMigSampleGet)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlGpmQueryDeviceSupport(void *fn, void *args)
-{
-	struct args_nvmlGpmQueryDeviceSupport *s = args;
-	s->ret = ((fn_nvmlGpmQueryDeviceSupport)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpmQueryIfStreamingEnabled(void *fn, void *args)
-{
-	struct args_nvmlGpmQueryIfStreamingEnabled *s = args;
-	s->ret = ((fn_nvmlGpmQueryIfStreamingEnabled)fn)(s->p0, s->p1);
-}
-static void t_nvmlGpmSetStreamingEnabled(void *fn, void *args)
-{
-	struct args_nvmlGpmSetStreamingEnabled *s = args;
-	s->ret = ((fn_nvmlGpmSetStreamingEnabled)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetCapabilities(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCapabilities *s = args;
-	s->ret = ((fn_nvmlDeviceGetCapabilities)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceWorkloadPowerProfileGetProfilesInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceWorkloadPowerProfileGetProfilesInfo *s = args;
-	s->ret = ((fn_nvmlDeviceWorkloadPowerProfileGetProfilesInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(void *fn, void *args)
-{
-	struct args_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles *s = args;
-	s->ret = ((fn_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(void *fn, void *args)
-{
-	struct args_nvmlDeviceWorkloadPowerProfileSetRequestedProfiles *s = args;
-	s->ret = ((fn_nvmlDeviceWorkloadPowerProfileSetRequestedProfiles)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(void *fn, void *args)
-{
-	struct args_nvmlDeviceWorkloadPowerProfileClearRequestedProfiles *s = args;
-	s->ret = ((fn_nvmlDeviceWorkloadPowerProfileClearRequestedProfiles)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDevicePowerSmoothingActivatePresetProfile(void *fn, void *args)
-{
-	struct args_nvmlDevicePowerSmoothingActivatePresetProfile *s = args;
-	s->ret = ((fn_nvmlDevicePowerSmoothingActivatePresetProfile)fn)(s->p0, s->p1);
-}
-static void t_nvmlDevicePowerSmoothingUpdatePresetProfileParam(void *fn, void *args)
-{
-	struct args_nvmlDevicePowerSmoothingUpdatePresetProfileParam *s = args;
-	s->ret = ((fn_nvmlDevicePowerSmoothingUpdatePresetProfileParam)fn)(s->p0, s->p1);
-}
-static void t_nvmlDevicePowerSmoothingSetState(void *fn, void *args)
-{
-	struct args_nvmlDevicePowerSmoothingSetState *s = args;
-	s->ret = ((fn_nvmlDevicePowerSmoothingSetState)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts *s = args;
-	s->ret = ((fn_nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetRemappedRows_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetRemappedRows_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetRemappedRows_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceSetRusdSettings_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceSetRusdSettings_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceSetRusdSettings_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetBankRemapperStatus_v1(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetBankRemapperStatus_v1 *s = args;
-	s->ret = ((fn_nvmlDeviceGetBankRemapperStatus_v1)fn)(s->p0, s->p1);
-}
-static void t_nvmlInit(void *fn, void *args)
-{
-	struct args_nvmlInit *s = args;
-	s->ret = ((fn_nvmlInit)fn)();
-}
-static void t_nvmlDeviceGetCount(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetCount *s = args;
-	s->ret = ((fn_nvmlDeviceGetCount)fn)(s->p0);
-}
-static void t_nvmlDeviceGetHandleByIndex(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHandleByIndex *s = args;
-	s->ret = ((fn_nvmlDeviceGetHandleByIndex)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetHandleByPciBusId(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetHandleByPciBusId *s = args;
-	s->ret = ((fn_nvmlDeviceGetHandleByPciBusId)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPciInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPciInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetPciInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetPciInfo_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetPciInfo_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetPciInfo_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetNvLinkRemotePciInfo(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetNvLinkRemotePciInfo *s = args;
-	s->ret = ((fn_nvmlDeviceGetNvLinkRemotePciInfo)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGridLicensableFeatures(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGridLicensableFeatures *s = args;
-	s->ret = ((fn_nvmlDeviceGetGridLicensableFeatures)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGridLicensableFeatures_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGridLicensableFeatures_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetGridLicensableFeatures_v2)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetGridLicensableFeatures_v3(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGridLicensableFeatures_v3 *s = args;
-	s->ret = ((fn_nvmlDeviceGetGridLicensableFeatures_v3)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceRemoveGpu(void *fn, void *args)
-{
-	struct args_nvmlDeviceRemoveGpu *s = args;
-	s->ret = ((fn_nvmlDeviceRemoveGpu)fn)(s->p0);
-}
-static void t_nvmlEventSetWait(void *fn, void *args)
-{
-	struct args_nvmlEventSetWait *s = args;
-	s->ret = ((fn_nvmlEventSetWait)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetAttributes(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetAttributes *s = args;
-	s->ret = ((fn_nvmlDeviceGetAttributes)fn)(s->p0, s->p1);
-}
-static void t_nvmlComputeInstanceGetInfo(void *fn, void *args)
-{
-	struct args_nvmlComputeInstanceGetInfo *s = args;
-	s->ret = ((fn_nvmlComputeInstanceGetInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetComputeRunningProcesses(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetComputeRunningProcesses *s = args;
-	s->ret = ((fn_nvmlDeviceGetComputeRunningProcesses)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetComputeRunningProcesses_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetComputeRunningProcesses_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetComputeRunningProcesses_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGraphicsRunningProcesses(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGraphicsRunningProcesses *s = args;
-	s->ret = ((fn_nvmlDeviceGetGraphicsRunningProcesses)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGraphicsRunningProcesses_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGraphicsRunningProcesses_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetGraphicsRunningProcesses_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMPSComputeRunningProcesses(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMPSComputeRunningProcesses *s = args;
-	s->ret = ((fn_nvmlDeviceGetMPSComputeRunningProcesses)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetMPSComputeRunningProcesses_v2(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetMPSComputeRunningProcesses_v2 *s = args;
-	s->ret = ((fn_nvmlDeviceGetMPSComputeRunningProcesses_v2)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvmlDeviceGetGpuInstancePossiblePlacements(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetGpuInstancePossiblePlacements *s = args;
-	s->ret = ((fn_nvmlDeviceGetGpuInstancePossiblePlacements)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_nvmlVgpuInstanceGetLicenseInfo(void *fn, void *args)
-{
-	struct args_nvmlVgpuInstanceGetLicenseInfo *s = args;
-	s->ret = ((fn_nvmlVgpuInstanceGetLicenseInfo)fn)(s->p0, s->p1);
-}
-static void t_nvmlDeviceGetDriverModel(void *fn, void *args)
-{
-	struct args_nvmlDeviceGetDriverModel *s = args;
-	s->ret = ((fn_nvmlDeviceGetDriverModel)fn)(s->p0, s->p1, s->p2);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5]);
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[436] = {
-	t_nvmlInit_v2,
-	t_nvmlInitWithFlags,
-	t_nvmlShutdown,
-	t_nvmlErrorString,
-	t_nvmlSystemGetDriverVersion,
-	t_nvmlSystemGetNVMLVersion,
-	t_nvmlSystemGetCudaDriverVersion,
-	t_nvmlSystemGetCudaDriverVersion_v2,
-	t_nvmlSystemGetProcessName,
-	t_nvmlSystemGetHicVersion,
-	t_nvmlSystemGetTopologyGpuSet,
-	t_nvmlSystemGetDriverBranch,
-	t_nvmlSystemGetCPER_v1,
-	t_nvmlUnitGetCount,
-	t_nvmlUnitGetHandleByIndex,
-	t_nvmlUnitGetUnitInfo,
-	t_nvmlUnitGetLedState,
-	t_nvmlUnitGetPsuInfo,
-	t_nvmlUnitGetTemperature,
-	t_nvmlUnitGetFanSpeedInfo,
-	t_nvmlUnitGetDevices,
-	t_nvmlDeviceGetCount_v2,
-	t_nvmlDeviceGetAttributes_v2,
-	t_nvmlDeviceGetHandleByIndex_v2,
-	t_nvmlDeviceGetHandleBySerial,
-	t_nvmlDeviceGetHandleByUUID,
-	t_nvmlDeviceGetHandleByUUIDV,
-	t_nvmlDeviceGetHandleByPciBusId_v2,
-	t_nvmlDeviceGetName,
-	t_nvmlDeviceGetBrand,
-	t_nvmlDeviceGetIndex,
-	t_nvmlDeviceGetSerial,
-	t_nvmlDeviceGetModuleId,
-	t_nvmlDeviceGetC2cModeInfoV,
-	t_nvmlDeviceGetMemoryAffinity,
-	t_nvmlDeviceGetCpuAffinityWithinScope,
-	t_nvmlDeviceGetCpuAffinity,
-	t_nvmlDeviceSetCpuAffinity,
-	t_nvmlDeviceClearCpuAffinity,
-	t_nvmlDeviceGetNumaNodeId,
-	t_nvmlDeviceGetAddressingMode,
-	t_nvmlDeviceGetRepairStatus,
-	t_nvmlDeviceGetUnrepairableMemoryFlag_v1,
-	t_nvmlDeviceGetTopologyCommonAncestor,
-	t_nvmlDeviceGetTopologyNearestGpus,
-	t_nvmlDeviceGetP2PStatus,
-	t_nvmlDeviceGetUUID,
-	t_nvmlDeviceGetMinorNumber,
-	t_nvmlDeviceGetBoardPartNumber,
-	t_nvmlDeviceGetInforomVersion,
-	t_nvmlDeviceGetInforomImageVersion,
-	t_nvmlDeviceGetInforomConfigurationChecksum,
-	t_nvmlDeviceValidateInforom,
-	t_nvmlDeviceGetLastBBXFlushTime,
-	t_nvmlDeviceGetBBXTimeData_v1,
-	t_nvmlDeviceGetGpuUptime_v1,
-	t_nvmlDeviceGetDisplayMode,
-	t_nvmlDeviceGetDisplayActive,
-	t_nvmlDeviceGetPersistenceMode,
-	t_nvmlDeviceGetPciInfoExt,
-	t_nvmlDeviceGetPciInfo_v3,
-	t_nvmlDeviceGetMaxPcieLinkGeneration,
-	t_nvmlDeviceGetGpuMaxPcieLinkGeneration,
-	t_nvmlDeviceGetMaxPcieLinkWidth,
-	t_nvmlDeviceGetCurrPcieLinkGeneration,
-	t_nvmlDeviceGetCurrPcieLinkWidth,
-	t_nvmlDeviceGetPcieThroughput,
-	t_nvmlDeviceGetPcieReplayCounter,
-	t_nvmlDeviceGetClockInfo,
-	t_nvmlDeviceGetMaxClockInfo,
-	t_nvmlDeviceGetGpcClkVfOffset,
-	t_nvmlDeviceGetApplicationsClock,
-	t_nvmlDeviceGetDefaultApplicationsClock,
-	t_nvmlDeviceGetClock,
-	t_nvmlDeviceGetMaxCustomerBoostClock,
-	t_nvmlDeviceGetSupportedMemoryClocks,
-	t_nvmlDeviceGetSupportedGraphicsClocks,
-	t_nvmlDeviceGetAutoBoostedClocksEnabled,
-	t_nvmlDeviceGetFanSpeed,
-	t_nvmlDeviceGetFanSpeed_v2,
-	t_nvmlDeviceGetFanSpeedRPM,
-	t_nvmlDeviceGetTargetFanSpeed,
-	t_nvmlDeviceGetMinMaxFanSpeed,
-	t_nvmlDeviceGetFanControlPolicy_v2,
-	t_nvmlDeviceGetNumFans,
-	t_nvmlDeviceGetTemperature,
-	t_nvmlDeviceGetCoolerInfo,
-	t_nvmlDeviceGetTemperatureV,
-	t_nvmlDeviceGetTemperatureThreshold,
-	t_nvmlDeviceGetMarginTemperature,
-	t_nvmlDeviceGetThermalSettings,
-	t_nvmlDeviceGetPerformanceState,
-	t_nvmlDeviceGetCurrentClocksEventReasons,
-	t_nvmlDeviceGetCurrentClocksThrottleReasons,
-	t_nvmlDeviceGetSupportedClocksEventReasons,
-	t_nvmlDeviceGetSupportedClocksThrottleReasons,
-	t_nvmlDeviceGetPowerState,
-	t_nvmlDeviceGetDynamicPstatesInfo,
-	t_nvmlDeviceGetMemClkVfOffset,
-	t_nvmlDeviceGetMinMaxClockOfPState,
-	t_nvmlDeviceGetSupportedPerformanceStates,
-	t_nvmlDeviceGetGpcClkMinMaxVfOffset,
-	t_nvmlDeviceGetMemClkMinMaxVfOffset,
-	t_nvmlDeviceGetClockOffsets,
-	t_nvmlDeviceSetClockOffsets,
-	t_nvmlDeviceGetPerformanceModes,
-	t_nvmlDeviceGetCurrentClockFreqs,
-	t_nvmlDeviceGetPowerManagementMode,
-	t_nvmlDeviceGetPowerManagementLimit,
-	t_nvmlDeviceGetPowerManagementLimitConstraints,
-	t_nvmlDeviceGetPowerManagementDefaultLimit,
-	t_nvmlDeviceGetPowerUsage,
-	t_nvmlDeviceGetPowerMizerMode_v1,
-	t_nvmlDeviceSetPowerMizerMode_v1,
-	t_nvmlDeviceGetTotalEnergyConsumption,
-	t_nvmlDeviceGetEnforcedPowerLimit,
-	t_nvmlDeviceSetAdaptiveTgpMode_v1,
-	t_nvmlDeviceGetAdaptiveTgpModeInfo_v1,
-	t_nvmlDeviceGetGpuOperationMode,
-	t_nvmlDeviceGetMemoryInfo,
-	t_nvmlDeviceGetMemoryInfo_v2,
-	t_nvmlDeviceSetMemoryLimits_v1,
-	t_nvmlDeviceGetMemoryLimits_v1,
-	t_nvmlDeviceGetComputeMode,
-	t_nvmlDeviceGetCudaComputeCapability,
-	t_nvmlDeviceGetDramEncryptionMode,
-	t_nvmlDeviceSetDramEncryptionMode,
-	t_nvmlDeviceGetEccMode,
-	t_nvmlDeviceGetDefaultEccMode,
-	t_nvmlDeviceGetBoardId,
-	t_nvmlDeviceGetMultiGpuBoard,
-	t_nvmlDeviceGetTotalEccErrors,
-	t_nvmlDeviceGetDetailedEccErrors,
-	t_nvmlDeviceGetMemoryErrorCounter,
-	t_nvmlDeviceGetUtilizationRates,
-	t_nvmlDeviceGetEncoderUtilization,
-	t_nvmlDeviceGetEncoderCapacity,
-	t_nvmlDeviceGetEncoderStats,
-	t_nvmlDeviceGetEncoderSessions,
-	t_nvmlDeviceGetDecoderUtilization,
-	t_nvmlDeviceGetJpgUtilization,
-	t_nvmlDeviceGetOfaUtilization,
-	t_nvmlDeviceGetFBCStats,
-	t_nvmlDeviceGetFBCSessions,
-	t_nvmlDeviceGetDriverModel_v2,
-	t_nvmlDeviceGetVbiosVersion,
-	t_nvmlDeviceGetBridgeChipInfo,
-	t_nvmlDeviceGetComputeRunningProcesses_v3,
-	t_nvmlDeviceGetGraphicsRunningProcesses_v3,
-	t_nvmlDeviceGetMPSComputeRunningProcesses_v3,
-	t_nvmlDeviceGetRunningProcessDetailList,
-	t_nvmlDeviceOnSameBoard,
-	t_nvmlDeviceGetAPIRestriction,
-	t_nvmlDeviceGetSamples,
-	t_nvmlDeviceGetBAR1MemoryInfo,
-	t_nvmlDeviceGetViolationStatus,
-	t_nvmlDeviceGetIrqNum,
-	t_nvmlDeviceGetNumGpuCores,
-	t_nvmlDeviceGetPowerSource,
-	t_nvmlDeviceGetMemoryBusWidth,
-	t_nvmlDeviceGetPcieLinkMaxSpeed,
-	t_nvmlDeviceGetPcieSpeed,
-	t_nvmlDeviceGetAdaptiveClockInfoStatus,
-	t_nvmlDeviceGetBusType,
-	t_nvmlDeviceGetGpuFabricInfo,
-	t_nvmlDeviceGetGpuFabricInfoV,
-	t_nvmlDeviceGetGpuFabricInfo_v4,
-	t_nvmlSystemGetConfComputeCapabilities,
-	t_nvmlSystemGetConfComputeState,
-	t_nvmlDeviceGetConfComputeMemSizeInfo,
-	t_nvmlSystemGetConfComputeGpusReadyState,
-	t_nvmlDeviceGetConfComputeProtectedMemoryUsage,
-	t_nvmlDeviceGetConfComputeGpuCertificate,
-	t_nvmlDeviceGetConfComputeGpuAttestationReport,
-	t_nvmlSystemGetConfComputeKeyRotationThresholdInfo,
-	t_nvmlDeviceSetConfComputeUnprotectedMemSize,
-	t_nvmlSystemSetConfComputeGpusReadyState,
-	t_nvmlSystemSetConfComputeKeyRotationThresholdInfo,
-	t_nvmlSystemGetConfComputeSettings,
-	t_nvmlSystemGetConfComputeSettings_v2,
-	t_nvmlDeviceGetGspFirmwareVersion,
-	t_nvmlDeviceGetGspFirmwareMode,
-	t_nvmlDeviceGetSramEccErrorStatus,
-	t_nvmlDeviceSetPowerManagementLimit_v2,
-	t_nvmlDeviceGetAccountingMode,
-	t_nvmlDeviceGetAccountingStats,
-	t_nvmlDeviceGetAccountingPids,
-	t_nvmlDeviceGetAccountingBufferSize,
-	t_nvmlDeviceGetAccountingStats_v2,
-	t_nvmlDeviceGetRetiredPages,
-	t_nvmlDeviceGetRetiredPages_v2,
-	t_nvmlDeviceGetRetiredPagesPendingStatus,
-	t_nvmlDeviceGetRemappedRows,
-	t_nvmlDeviceGetRowRemapperHistogram,
-	t_nvmlDeviceGetArchitecture,
-	t_nvmlDeviceGetClkMonStatus,
-	t_nvmlDeviceGetProcessUtilization,
-	t_nvmlDeviceGetProcessesUtilizationInfo,
-	t_nvmlDeviceGetPlatformInfo,
-	t_nvmlDeviceGetPdi,
-	t_nvmlDeviceSetHostname_v1,
-	t_nvmlDeviceGetHostname_v1,
-	t_nvmlDevicePerfMetricsGetSamples_v1,
-	t_nvmlUnitSetLedState,
-	t_nvmlDeviceSetPersistenceMode,
-	t_nvmlDeviceSetComputeMode,
-	t_nvmlDeviceSetEccMode,
-	t_nvmlDeviceClearEccErrorCounts,
-	t_nvmlDeviceSetDriverModel,
-	t_nvmlDeviceSetGpuLockedClocks,
-	t_nvmlDeviceResetGpuLockedClocks,
-	t_nvmlDeviceSetMemoryLockedClocks,
-	t_nvmlDeviceResetMemoryLockedClocks,
-	t_nvmlDeviceSetApplicationsClocks,
-	t_nvmlDeviceResetApplicationsClocks,
-	t_nvmlDeviceSetAutoBoostedClocksEnabled,
-	t_nvmlDeviceSetDefaultAutoBoostedClocksEnabled,
-	t_nvmlDeviceSetDefaultFanSpeed_v2,
-	t_nvmlDeviceSetFanControlPolicy,
-	t_nvmlDeviceSetTemperatureThreshold,
-	t_nvmlDeviceSetPowerManagementLimit,
-	t_nvmlDeviceSetGpuOperationMode,
-	t_nvmlDeviceSetAPIRestriction,
-	t_nvmlDeviceSetFanSpeed_v2,
-	t_nvmlDeviceSetGpcClkVfOffset,
-	t_nvmlDeviceSetMemClkVfOffset,
-	t_nvmlDeviceSetAccountingMode,
-	t_nvmlDeviceClearAccountingPids,
-	t_nvmlDeviceGetNvLinkState,
-	t_nvmlDeviceGetNvLinkVersion,
-	t_nvmlDeviceGetNvLinkCapability,
-	t_nvmlDeviceGetNvLinkRemotePciInfo_v2,
-	t_nvmlDeviceGetNvLinkErrorCounter,
-	t_nvmlDeviceResetNvLinkErrorCounters,
-	t_nvmlDeviceSetNvLinkUtilizationControl,
-	t_nvmlDeviceGetNvLinkUtilizationControl,
-	t_nvmlDeviceGetNvLinkUtilizationCounter,
-	t_nvmlDeviceFreezeNvLinkUtilizationCounter,
-	t_nvmlDeviceResetNvLinkUtilizationCounter,
-	t_nvmlDeviceGetNvLinkRemoteDeviceType,
-	t_nvmlDeviceSetNvLinkDeviceLowPowerThreshold,
-	t_nvmlSystemSetNvlinkBwMode,
-	t_nvmlSystemGetNvlinkBwMode,
-	t_nvmlDeviceGetNvlinkSupportedBwModes,
-	t_nvmlDeviceGetNvlinkBwMode,
-	t_nvmlDeviceSetNvlinkBwMode,
-	t_nvmlDeviceSetNvlinkBwModeAsync_v1,
-	t_nvmlDeviceGetNvLinkInfo,
-	t_nvmlDeviceGetNvLinkInfo_v3,
-	t_nvmlDeviceGetNvLinkTelemetrySamples_v1,
-	t_nvmlDeviceGetNvlinkRemapTableInfo_v1,
-	t_nvmlDeviceSetNvlinkNvleReady_v1,
-	t_nvmlDeviceLockNvlinkRemapTable_v1,
-	t_nvmlDeviceSetupNvlinkNvleEncryptionKey_v1,
-	t_nvmlDeviceGetNvlinkNvlePrivateInfo_v1,
-	t_nvmlEventSetCreate,
-	t_nvmlDeviceRegisterEvents,
-	t_nvmlDeviceGetSupportedEventTypes,
-	t_nvmlEventSetWait_v2,
-	t_nvmlEventSetRegisterGpuOperationalEvents_v1,
-	t_nvmlEventSetWait_v3,
-	t_nvmlEventSetGetContextCount_v1,
-	t_nvmlEventSetGetContextInfo_v1,
-	t_nvmlEventSetGetContextData_v1,
-	t_nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1,
-	t_nvmlEventSetFree,
-	t_nvmlSystemEventSetCreate,
-	t_nvmlSystemEventSetFree,
-	t_nvmlSystemRegisterEvents,
-	t_nvmlSystemEventSetWait,
-	t_nvmlDeviceModifyDrainState,
-	t_nvmlDeviceQueryDrainState,
-	t_nvmlDeviceRemoveGpu_v2,
-	t_nvmlDeviceDiscoverGpus,
-	t_nvmlDeviceGetFieldValues,
-	t_nvmlDeviceClearFieldValues,
-	t_nvmlDeviceGetVirtualizationMode,
-	t_nvmlDeviceGetHostVgpuMode,
-	t_nvmlDeviceSetVirtualizationMode,
-	t_nvmlDeviceGetVgpuHeterogeneousMode,
-	t_nvmlDeviceSetVgpuHeterogeneousMode,
-	t_nvmlVgpuInstanceGetPlacementId,
-	t_nvmlDeviceGetVgpuTypeSupportedPlacements,
-	t_nvmlDeviceGetVgpuTypeCreatablePlacements,
-	t_nvmlVgpuTypeGetGspHeapSize,
-	t_nvmlVgpuTypeGetFbReservation,
-	t_nvmlVgpuInstanceGetRuntimeStateSize,
-	t_nvmlDeviceSetVgpuCapabilities,
-	t_nvmlDeviceVgpuForceGspUnload,
-	t_nvmlDeviceGetGridLicensableFeatures_v4,
-	t_nvmlGetVgpuDriverCapabilities,
-	t_nvmlDeviceGetVgpuCapabilities,
-	t_nvmlDeviceGetSupportedVgpus,
-	t_nvmlDeviceGetCreatableVgpus,
-	t_nvmlVgpuTypeGetClass,
-	t_nvmlVgpuTypeGetName,
-	t_nvmlVgpuTypeGetGpuInstanceProfileId,
-	t_nvmlVgpuTypeGetDeviceID,
-	t_nvmlVgpuTypeGetFramebufferSize,
-	t_nvmlVgpuTypeGetNumDisplayHeads,
-	t_nvmlVgpuTypeGetResolution,
-	t_nvmlVgpuTypeGetLicense,
-	t_nvmlVgpuTypeGetFrameRateLimit,
-	t_nvmlVgpuTypeGetMaxInstances,
-	t_nvmlVgpuTypeGetMaxInstancesPerVm,
-	t_nvmlVgpuTypeGetBAR1Info,
-	t_nvmlDeviceGetActiveVgpus,
-	t_nvmlVgpuInstanceGetVmID,
-	t_nvmlVgpuInstanceGetUUID,
-	t_nvmlVgpuInstanceGetVmDriverVersion,
-	t_nvmlVgpuInstanceGetFbUsage,
-	t_nvmlVgpuInstanceGetLicenseStatus,
-	t_nvmlVgpuInstanceGetType,
-	t_nvmlVgpuInstanceGetFrameRateLimit,
-	t_nvmlVgpuInstanceGetEccMode,
-	t_nvmlVgpuInstanceGetEncoderCapacity,
-	t_nvmlVgpuInstanceSetEncoderCapacity,
-	t_nvmlVgpuInstanceGetEncoderStats,
-	t_nvmlVgpuInstanceGetEncoderSessions,
-	t_nvmlVgpuInstanceGetFBCStats,
-	t_nvmlVgpuInstanceGetFBCSessions,
-	t_nvmlVgpuInstanceGetGpuInstanceId,
-	t_nvmlVgpuInstanceGetGpuPciId,
-	t_nvmlVgpuTypeGetCapabilities,
-	t_nvmlVgpuInstanceGetMdevUUID,
-	t_nvmlGpuInstanceGetCreatableVgpus,
-	t_nvmlVgpuTypeGetMaxInstancesPerGpuInstance,
-	t_nvmlGpuInstanceGetActiveVgpus,
-	t_nvmlGpuInstanceSetVgpuSchedulerState,
-	t_nvmlGpuInstanceGetVgpuSchedulerState,
-	t_nvmlGpuInstanceGetVgpuSchedulerLog,
-	t_nvmlGpuInstanceGetVgpuTypeCreatablePlacements,
-	t_nvmlGpuInstanceGetVgpuHeterogeneousMode,
-	t_nvmlGpuInstanceSetVgpuHeterogeneousMode,
-	t_nvmlDeviceGetVgpuSchedulerState_v2,
-	t_nvmlGpuInstanceGetVgpuSchedulerState_v2,
-	t_nvmlDeviceGetVgpuSchedulerLog_v2,
-	t_nvmlGpuInstanceGetVgpuSchedulerLog_v2,
-	t_nvmlDeviceSetVgpuSchedulerState_v2,
-	t_nvmlGpuInstanceSetVgpuSchedulerState_v2,
-	t_nvmlVgpuInstanceGetMetadata,
-	t_nvmlDeviceGetVgpuMetadata,
-	t_nvmlGetVgpuCompatibility,
-	t_nvmlDeviceGetPgpuMetadataString,
-	t_nvmlDeviceGetVgpuSchedulerLog,
-	t_nvmlDeviceGetVgpuSchedulerState,
-	t_nvmlDeviceSetVgpuSchedulerState,
-	t_nvmlDeviceGetVgpuSchedulerCapabilities,
-	t_nvmlGetVgpuVersion,
-	t_nvmlSetVgpuVersion,
-	t_nvmlDeviceGetVgpuUtilization,
-	t_nvmlDeviceGetVgpuInstancesUtilizationInfo,
-	t_nvmlDeviceGetVgpuProcessUtilization,
-	t_nvmlDeviceGetVgpuProcessesUtilizationInfo,
-	t_nvmlVgpuInstanceGetAccountingMode,
-	t_nvmlVgpuInstanceGetAccountingPids,
-	t_nvmlVgpuInstanceGetAccountingStats,
-	t_nvmlVgpuInstanceClearAccountingPids,
-	t_nvmlVgpuInstanceGetLicenseInfo_v2,
-	t_nvmlGetExcludedDeviceCount,
-	t_nvmlGetExcludedDeviceInfoByIndex,
-	t_nvmlDeviceReadWritePRM_v1,
-	t_nvmlDeviceReadPRMCounters_v1,
-	t_nvmlDeviceSetMigMode,
-	t_nvmlDeviceGetMigMode,
-	t_nvmlDeviceGetGpuInstanceProfileInfo,
-	t_nvmlDeviceGetGpuInstanceProfileInfoV,
-	t_nvmlDeviceGetGpuInstanceProfileInfoByIdV,
-	t_nvmlDeviceGetGpuInstancePossiblePlacements_v2,
-	t_nvmlDeviceGetGpuInstanceRemainingCapacity,
-	t_nvmlDeviceCreateGpuInstance,
-	t_nvmlDeviceCreateGpuInstanceWithPlacement,
-	t_nvmlGpuInstanceDestroy,
-	t_nvmlDeviceGetGpuInstances,
-	t_nvmlDeviceGetGpuInstanceById,
-	t_nvmlGpuInstanceGetInfo,
-	t_nvmlGpuInstanceGetComputeInstanceProfileInfo,
-	t_nvmlGpuInstanceGetComputeInstanceProfileInfoV,
-	t_nvmlGpuInstanceGetComputeInstanceRemainingCapacity,
-	t_nvmlGpuInstanceGetComputeInstancePossiblePlacements,
-	t_nvmlGpuInstanceCreateComputeInstance,
-	t_nvmlGpuInstanceCreateComputeInstanceWithPlacement,
-	t_nvmlComputeInstanceDestroy,
-	t_nvmlGpuInstanceGetComputeInstances,
-	t_nvmlGpuInstanceGetComputeInstanceById,
-	t_nvmlComputeInstanceGetInfo_v2,
-	t_nvmlDeviceIsMigDeviceHandle,
-	t_nvmlDeviceGetGpuInstanceId,
-	t_nvmlDeviceGetComputeInstanceId,
-	t_nvmlDeviceGetMaxMigDeviceCount,
-	t_nvmlDeviceGetMigDeviceHandleByIndex,
-	t_nvmlDeviceGetDeviceHandleFromMigDeviceHandle,
-	t_nvmlGpmMetricsGet,
-	t_nvmlGpmSampleFree,
-	t_nvmlGpmSampleAlloc,
-	t_nvmlGpmSampleGet,
-	t_nvmlGpmMigSampleGet,
-	t_nvmlGpmQueryDeviceSupport,
-	t_nvmlGpmQueryIfStreamingEnabled,
-	t_nvmlGpmSetStreamingEnabled,
-	t_nvmlDeviceGetCapabilities,
-	t_nvmlDeviceWorkloadPowerProfileGetProfilesInfo,
-	t_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles,
-	t_nvmlDeviceWorkloadPowerProfileSetRequestedProfiles,
-	t_nvmlDeviceWorkloadPowerProfileClearRequestedProfiles,
-	t_nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1,
-	t_nvmlDevicePowerSmoothingActivatePresetProfile,
-	t_nvmlDevicePowerSmoothingUpdatePresetProfileParam,
-	t_nvmlDevicePowerSmoothingSetState,
-	t_nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts,
-	t_nvmlDeviceGetRemappedRows_v2,
-	t_nvmlDeviceSetRusdSettings_v1,
-	t_nvmlDeviceGetBankRemapperStatus_v1,
-	t_nvmlInit,
-	t_nvmlDeviceGetCount,
-	t_nvmlDeviceGetHandleByIndex,
-	t_nvmlDeviceGetHandleByPciBusId,
-	t_nvmlDeviceGetPciInfo,
-	t_nvmlDeviceGetPciInfo_v2,
-	t_nvmlDeviceGetNvLinkRemotePciInfo,
-	t_nvmlDeviceGetGridLicensableFeatures,
-	t_nvmlDeviceGetGridLicensableFeatures_v2,
-	t_nvmlDeviceGetGridLicensableFeatures_v3,
-	t_nvmlDeviceRemoveGpu,
-	t_nvmlEventSetWait,
-	t_nvmlDeviceGetAttributes,
-	t_nvmlComputeInstanceGetInfo,
-	t_nvmlDeviceGetComputeRunningProcesses,
-	t_nvmlDeviceGetComputeRunningProcesses_v2,
-	t_nvmlDeviceGetGraphicsRunningProcesses,
-	t_nvmlDeviceGetGraphicsRunningProcesses_v2,
-	t_nvmlDeviceGetMPSComputeRunningProcesses,
-	t_nvmlDeviceGetMPSComputeRunningProcesses_v2,
-	t_nvmlDeviceGetGpuInstancePossiblePlacements,
-	t_nvmlVgpuInstanceGetLicenseInfo,
-	t_nvmlDeviceGetDriverModel,
+	words0_4, /* nvmlInit_v2 */
+	words1_4, /* nvmlInitWithFlags */
+	words0_4, /* nvmlShutdown */
+	words1_8, /* nvmlErrorString */
+	words2_4, /* nvmlSystemGetDriverVersion */
+	words2_4, /* nvmlSystemGetNVMLVersion */
+	words1_4, /* nvmlSystemGetCudaDriverVersion */
+	words1_4, /* nvmlSystemGetCudaDriverVersion_v2 */
+	words3_4, /* nvmlSystemGetProcessName */
+	words2_4, /* nvmlSystemGetHicVersion */
+	words3_4, /* nvmlSystemGetTopologyGpuSet */
+	words2_4, /* nvmlSystemGetDriverBranch */
+	words1_4, /* nvmlSystemGetCPER_v1 */
+	words1_4, /* nvmlUnitGetCount */
+	words2_4, /* nvmlUnitGetHandleByIndex */
+	words2_4, /* nvmlUnitGetUnitInfo */
+	words2_4, /* nvmlUnitGetLedState */
+	words2_4, /* nvmlUnitGetPsuInfo */
+	words3_4, /* nvmlUnitGetTemperature */
+	words2_4, /* nvmlUnitGetFanSpeedInfo */
+	words3_4, /* nvmlUnitGetDevices */
+	words1_4, /* nvmlDeviceGetCount_v2 */
+	words2_4, /* nvmlDeviceGetAttributes_v2 */
+	words2_4, /* nvmlDeviceGetHandleByIndex_v2 */
+	words2_4, /* nvmlDeviceGetHandleBySerial */
+	words2_4, /* nvmlDeviceGetHandleByUUID */
+	words2_4, /* nvmlDeviceGetHandleByUUIDV */
+	words2_4, /* nvmlDeviceGetHandleByPciBusId_v2 */
+	words3_4, /* nvmlDeviceGetName */
+	words2_4, /* nvmlDeviceGetBrand */
+	words2_4, /* nvmlDeviceGetIndex */
+	words3_4, /* nvmlDeviceGetSerial */
+	words2_4, /* nvmlDeviceGetModuleId */
+	words2_4, /* nvmlDeviceGetC2cModeInfoV */
+	words4_4, /* nvmlDeviceGetMemoryAffinity */
+	words4_4, /* nvmlDeviceGetCpuAffinityWithinScope */
+	words3_4, /* nvmlDeviceGetCpuAffinity */
+	words1_4, /* nvmlDeviceSetCpuAffinity */
+	words1_4, /* nvmlDeviceClearCpuAffinity */
+	words2_4, /* nvmlDeviceGetNumaNodeId */
+	words2_4, /* nvmlDeviceGetAddressingMode */
+	words2_4, /* nvmlDeviceGetRepairStatus */
+	words2_4, /* nvmlDeviceGetUnrepairableMemoryFlag_v1 */
+	words3_4, /* nvmlDeviceGetTopologyCommonAncestor */
+	words4_4, /* nvmlDeviceGetTopologyNearestGpus */
+	words4_4, /* nvmlDeviceGetP2PStatus */
+	words3_4, /* nvmlDeviceGetUUID */
+	words2_4, /* nvmlDeviceGetMinorNumber */
+	words3_4, /* nvmlDeviceGetBoardPartNumber */
+	words4_4, /* nvmlDeviceGetInforomVersion */
+	words3_4, /* nvmlDeviceGetInforomImageVersion */
+	words2_4, /* nvmlDeviceGetInforomConfigurationChecksum */
+	words1_4, /* nvmlDeviceValidateInforom */
+	words3_4, /* nvmlDeviceGetLastBBXFlushTime */
+	words2_4, /* nvmlDeviceGetBBXTimeData_v1 */
+	words2_4, /* nvmlDeviceGetGpuUptime_v1 */
+	words2_4, /* nvmlDeviceGetDisplayMode */
+	words2_4, /* nvmlDeviceGetDisplayActive */
+	words2_4, /* nvmlDeviceGetPersistenceMode */
+	words2_4, /* nvmlDeviceGetPciInfoExt */
+	words2_4, /* nvmlDeviceGetPciInfo_v3 */
+	words2_4, /* nvmlDeviceGetMaxPcieLinkGeneration */
+	words2_4, /* nvmlDeviceGetGpuMaxPcieLinkGeneration */
+	words2_4, /* nvmlDeviceGetMaxPcieLinkWidth */
+	words2_4, /* nvmlDeviceGetCurrPcieLinkGeneration */
+	words2_4, /* nvmlDeviceGetCurrPcieLinkWidth */
+	words3_4, /* nvmlDeviceGetPcieThroughput */
+	words2_4, /* nvmlDeviceGetPcieReplayCounter */
+	words3_4, /* nvmlDeviceGetClockInfo */
+	words3_4, /* nvmlDeviceGetMaxClockInfo */
+	words2_4, /* nvmlDeviceGetGpcClkVfOffset */
+	words3_4, /* nvmlDeviceGetApplicationsClock */
+	words3_4, /* nvmlDeviceGetDefaultApplicationsClock */
+	words4_4, /* nvmlDeviceGetClock */
+	words3_4, /* nvmlDeviceGetMaxCustomerBoostClock */
+	words3_4, /* nvmlDeviceGetSupportedMemoryClocks */
+	words4_4, /* nvmlDeviceGetSupportedGraphicsClocks */
+	words3_4, /* nvmlDeviceGetAutoBoostedClocksEnabled */
+	words2_4, /* nvmlDeviceGetFanSpeed */
+	words3_4, /* nvmlDeviceGetFanSpeed_v2 */
+	words2_4, /* nvmlDeviceGetFanSpeedRPM */
+	words3_4, /* nvmlDeviceGetTargetFanSpeed */
+	words3_4, /* nvmlDeviceGetMinMaxFanSpeed */
+	words3_4, /* nvmlDeviceGetFanControlPolicy_v2 */
+	words2_4, /* nvmlDeviceGetNumFans */
+	words3_4, /* nvmlDeviceGetTemperature */
+	words2_4, /* nvmlDeviceGetCoolerInfo */
+	words2_4, /* nvmlDeviceGetTemperatureV */
+	words3_4, /* nvmlDeviceGetTemperatureThreshold */
+	words2_4, /* nvmlDeviceGetMarginTemperature */
+	words3_4, /* nvmlDeviceGetThermalSettings */
+	words2_4, /* nvmlDeviceGetPerformanceState */
+	words2_4, /* nvmlDeviceGetCurrentClocksEventReasons */
+	words2_4, /* nvmlDeviceGetCurrentClocksThrottleReasons */
+	words2_4, /* nvmlDeviceGetSupportedClocksEventReasons */
+	words2_4, /* nvmlDeviceGetSupportedClocksThrottleReasons */
+	words2_4, /* nvmlDeviceGetPowerState */
+	words2_4, /* nvmlDeviceGetDynamicPstatesInfo */
+	words2_4, /* nvmlDeviceGetMemClkVfOffset */
+	words5_4, /* nvmlDeviceGetMinMaxClockOfPState */
+	words3_4, /* nvmlDeviceGetSupportedPerformanceStates */
+	words3_4, /* nvmlDeviceGetGpcClkMinMaxVfOffset */
+	words3_4, /* nvmlDeviceGetMemClkMinMaxVfOffset */
+	words2_4, /* nvmlDeviceGetClockOffsets */
+	words2_4, /* nvmlDeviceSetClockOffsets */
+	words2_4, /* nvmlDeviceGetPerformanceModes */
+	words2_4, /* nvmlDeviceGetCurrentClockFreqs */
+	words2_4, /* nvmlDeviceGetPowerManagementMode */
+	words2_4, /* nvmlDeviceGetPowerManagementLimit */
+	words3_4, /* nvmlDeviceGetPowerManagementLimitConstraints */
+	words2_4, /* nvmlDeviceGetPowerManagementDefaultLimit */
+	words2_4, /* nvmlDeviceGetPowerUsage */
+	words2_4, /* nvmlDeviceGetPowerMizerMode_v1 */
+	words2_4, /* nvmlDeviceSetPowerMizerMode_v1 */
+	words2_4, /* nvmlDeviceGetTotalEnergyConsumption */
+	words2_4, /* nvmlDeviceGetEnforcedPowerLimit */
+	words2_4, /* nvmlDeviceSetAdaptiveTgpMode_v1 */
+	words2_4, /* nvmlDeviceGetAdaptiveTgpModeInfo_v1 */
+	words3_4, /* nvmlDeviceGetGpuOperationMode */
+	words2_4, /* nvmlDeviceGetMemoryInfo */
+	words2_4, /* nvmlDeviceGetMemoryInfo_v2 */
+	words2_4, /* nvmlDeviceSetMemoryLimits_v1 */
+	words2_4, /* nvmlDeviceGetMemoryLimits_v1 */
+	words2_4, /* nvmlDeviceGetComputeMode */
+	words3_4, /* nvmlDeviceGetCudaComputeCapability */
+	words3_4, /* nvmlDeviceGetDramEncryptionMode */
+	words2_4, /* nvmlDeviceSetDramEncryptionMode */
+	words3_4, /* nvmlDeviceGetEccMode */
+	words2_4, /* nvmlDeviceGetDefaultEccMode */
+	words2_4, /* nvmlDeviceGetBoardId */
+	words2_4, /* nvmlDeviceGetMultiGpuBoard */
+	words4_4, /* nvmlDeviceGetTotalEccErrors */
+	words4_4, /* nvmlDeviceGetDetailedEccErrors */
+	words5_4, /* nvmlDeviceGetMemoryErrorCounter */
+	words2_4, /* nvmlDeviceGetUtilizationRates */
+	words3_4, /* nvmlDeviceGetEncoderUtilization */
+	words3_4, /* nvmlDeviceGetEncoderCapacity */
+	words4_4, /* nvmlDeviceGetEncoderStats */
+	words3_4, /* nvmlDeviceGetEncoderSessions */
+	words3_4, /* nvmlDeviceGetDecoderUtilization */
+	words3_4, /* nvmlDeviceGetJpgUtilization */
+	words3_4, /* nvmlDeviceGetOfaUtilization */
+	words2_4, /* nvmlDeviceGetFBCStats */
+	words3_4, /* nvmlDeviceGetFBCSessions */
+	words3_4, /* nvmlDeviceGetDriverModel_v2 */
+	words3_4, /* nvmlDeviceGetVbiosVersion */
+	words2_4, /* nvmlDeviceGetBridgeChipInfo */
+	words3_4, /* nvmlDeviceGetComputeRunningProcesses_v3 */
+	words3_4, /* nvmlDeviceGetGraphicsRunningProcesses_v3 */
+	words3_4, /* nvmlDeviceGetMPSComputeRunningProcesses_v3 */
+	words2_4, /* nvmlDeviceGetRunningProcessDetailList */
+	words3_4, /* nvmlDeviceOnSameBoard */
+	words3_4, /* nvmlDeviceGetAPIRestriction */
+	words6_4, /* nvmlDeviceGetSamples */
+	words2_4, /* nvmlDeviceGetBAR1MemoryInfo */
+	words3_4, /* nvmlDeviceGetViolationStatus */
+	words2_4, /* nvmlDeviceGetIrqNum */
+	words2_4, /* nvmlDeviceGetNumGpuCores */
+	words2_4, /* nvmlDeviceGetPowerSource */
+	words2_4, /* nvmlDeviceGetMemoryBusWidth */
+	words2_4, /* nvmlDeviceGetPcieLinkMaxSpeed */
+	words2_4, /* nvmlDeviceGetPcieSpeed */
+	words2_4, /* nvmlDeviceGetAdaptiveClockInfoStatus */
+	words2_4, /* nvmlDeviceGetBusType */
+	words2_4, /* nvmlDeviceGetGpuFabricInfo */
+	words2_4, /* nvmlDeviceGetGpuFabricInfoV */
+	words2_4, /* nvmlDeviceGetGpuFabricInfo_v4 */
+	words1_4, /* nvmlSystemGetConfComputeCapabilities */
+	words1_4, /* nvmlSystemGetConfComputeState */
+	words2_4, /* nvmlDeviceGetConfComputeMemSizeInfo */
+	words1_4, /* nvmlSystemGetConfComputeGpusReadyState */
+	words2_4, /* nvmlDeviceGetConfComputeProtectedMemoryUsage */
+	words2_4, /* nvmlDeviceGetConfComputeGpuCertificate */
+	words2_4, /* nvmlDeviceGetConfComputeGpuAttestationReport */
+	words1_4, /* nvmlSystemGetConfComputeKeyRotationThresholdInfo */
+	words2_4, /* nvmlDeviceSetConfComputeUnprotectedMemSize */
+	words1_4, /* nvmlSystemSetConfComputeGpusReadyState */
+	words1_4, /* nvmlSystemSetConfComputeKeyRotationThresholdInfo */
+	words1_4, /* nvmlSystemGetConfComputeSettings */
+	words1_4, /* nvmlSystemGetConfComputeSettings_v2 */
+	words2_4, /* nvmlDeviceGetGspFirmwareVersion */
+	words3_4, /* nvmlDeviceGetGspFirmwareMode */
+	words2_4, /* nvmlDeviceGetSramEccErrorStatus */
+	words2_4, /* nvmlDeviceSetPowerManagementLimit_v2 */
+	words2_4, /* nvmlDeviceGetAccountingMode */
+	words3_4, /* nvmlDeviceGetAccountingStats */
+	words3_4, /* nvmlDeviceGetAccountingPids */
+	words2_4, /* nvmlDeviceGetAccountingBufferSize */
+	words2_4, /* nvmlDeviceGetAccountingStats_v2 */
+	words4_4, /* nvmlDeviceGetRetiredPages */
+	words5_4, /* nvmlDeviceGetRetiredPages_v2 */
+	words2_4, /* nvmlDeviceGetRetiredPagesPendingStatus */
+	words5_4, /* nvmlDeviceGetRemappedRows */
+	words2_4, /* nvmlDeviceGetRowRemapperHistogram */
+	words2_4, /* nvmlDeviceGetArchitecture */
+	words2_4, /* nvmlDeviceGetClkMonStatus */
+	words4_4, /* nvmlDeviceGetProcessUtilization */
+	words2_4, /* nvmlDeviceGetProcessesUtilizationInfo */
+	words2_4, /* nvmlDeviceGetPlatformInfo */
+	words2_4, /* nvmlDeviceGetPdi */
+	words2_4, /* nvmlDeviceSetHostname_v1 */
+	words2_4, /* nvmlDeviceGetHostname_v1 */
+	words2_4, /* nvmlDevicePerfMetricsGetSamples_v1 */
+	words2_4, /* nvmlUnitSetLedState */
+	words2_4, /* nvmlDeviceSetPersistenceMode */
+	words2_4, /* nvmlDeviceSetComputeMode */
+	words2_4, /* nvmlDeviceSetEccMode */
+	words2_4, /* nvmlDeviceClearEccErrorCounts */
+	words3_4, /* nvmlDeviceSetDriverModel */
+	words3_4, /* nvmlDeviceSetGpuLockedClocks */
+	words1_4, /* nvmlDeviceResetGpuLockedClocks */
+	words3_4, /* nvmlDeviceSetMemoryLockedClocks */
+	words1_4, /* nvmlDeviceResetMemoryLockedClocks */
+	words3_4, /* nvmlDeviceSetApplicationsClocks */
+	words1_4, /* nvmlDeviceResetApplicationsClocks */
+	words2_4, /* nvmlDeviceSetAutoBoostedClocksEnabled */
+	words3_4, /* nvmlDeviceSetDefaultAutoBoostedClocksEnabled */
+	words2_4, /* nvmlDeviceSetDefaultFanSpeed_v2 */
+	words3_4, /* nvmlDeviceSetFanControlPolicy */
+	words3_4, /* nvmlDeviceSetTemperatureThreshold */
+	words2_4, /* nvmlDeviceSetPowerManagementLimit */
+	words2_4, /* nvmlDeviceSetGpuOperationMode */
+	words3_4, /* nvmlDeviceSetAPIRestriction */
+	words3_4, /* nvmlDeviceSetFanSpeed_v2 */
+	words2_4, /* nvmlDeviceSetGpcClkVfOffset */
+	words2_4, /* nvmlDeviceSetMemClkVfOffset */
+	words2_4, /* nvmlDeviceSetAccountingMode */
+	words1_4, /* nvmlDeviceClearAccountingPids */
+	words3_4, /* nvmlDeviceGetNvLinkState */
+	words3_4, /* nvmlDeviceGetNvLinkVersion */
+	words4_4, /* nvmlDeviceGetNvLinkCapability */
+	words3_4, /* nvmlDeviceGetNvLinkRemotePciInfo_v2 */
+	words4_4, /* nvmlDeviceGetNvLinkErrorCounter */
+	words2_4, /* nvmlDeviceResetNvLinkErrorCounters */
+	words5_4, /* nvmlDeviceSetNvLinkUtilizationControl */
+	words4_4, /* nvmlDeviceGetNvLinkUtilizationControl */
+	words5_4, /* nvmlDeviceGetNvLinkUtilizationCounter */
+	words4_4, /* nvmlDeviceFreezeNvLinkUtilizationCounter */
+	words3_4, /* nvmlDeviceResetNvLinkUtilizationCounter */
+	words3_4, /* nvmlDeviceGetNvLinkRemoteDeviceType */
+	words2_4, /* nvmlDeviceSetNvLinkDeviceLowPowerThreshold */
+	words1_4, /* nvmlSystemSetNvlinkBwMode */
+	words1_4, /* nvmlSystemGetNvlinkBwMode */
+	words2_4, /* nvmlDeviceGetNvlinkSupportedBwModes */
+	words2_4, /* nvmlDeviceGetNvlinkBwMode */
+	words2_4, /* nvmlDeviceSetNvlinkBwMode */
+	words2_4, /* nvmlDeviceSetNvlinkBwModeAsync_v1 */
+	words2_4, /* nvmlDeviceGetNvLinkInfo */
+	words2_4, /* nvmlDeviceGetNvLinkInfo_v3 */
+	words2_4, /* nvmlDeviceGetNvLinkTelemetrySamples_v1 */
+	words2_4, /* nvmlDeviceGetNvlinkRemapTableInfo_v1 */
+	words2_4, /* nvmlDeviceSetNvlinkNvleReady_v1 */
+	words2_4, /* nvmlDeviceLockNvlinkRemapTable_v1 */
+	words2_4, /* nvmlDeviceSetupNvlinkNvleEncryptionKey_v1 */
+	words2_4, /* nvmlDeviceGetNvlinkNvlePrivateInfo_v1 */
+	words1_4, /* nvmlEventSetCreate */
+	words3_4, /* nvmlDeviceRegisterEvents */
+	words2_4, /* nvmlDeviceGetSupportedEventTypes */
+	words3_4, /* nvmlEventSetWait_v2 */
+	words2_4, /* nvmlEventSetRegisterGpuOperationalEvents_v1 */
+	words2_4, /* nvmlEventSetWait_v3 */
+	words2_4, /* nvmlEventSetGetContextCount_v1 */
+	words2_4, /* nvmlEventSetGetContextInfo_v1 */
+	words2_4, /* nvmlEventSetGetContextData_v1 */
+	words2_4, /* nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1 */
+	words1_4, /* nvmlEventSetFree */
+	words1_4, /* nvmlSystemEventSetCreate */
+	words1_4, /* nvmlSystemEventSetFree */
+	words1_4, /* nvmlSystemRegisterEvents */
+	words1_4, /* nvmlSystemEventSetWait */
+	words2_4, /* nvmlDeviceModifyDrainState */
+	words2_4, /* nvmlDeviceQueryDrainState */
+	words3_4, /* nvmlDeviceRemoveGpu_v2 */
+	words1_4, /* nvmlDeviceDiscoverGpus */
+	words3_4, /* nvmlDeviceGetFieldValues */
+	words3_4, /* nvmlDeviceClearFieldValues */
+	words2_4, /* nvmlDeviceGetVirtualizationMode */
+	words2_4, /* nvmlDeviceGetHostVgpuMode */
+	words2_4, /* nvmlDeviceSetVirtualizationMode */
+	words2_4, /* nvmlDeviceGetVgpuHeterogeneousMode */
+	words2_4, /* nvmlDeviceSetVgpuHeterogeneousMode */
+	words2_4, /* nvmlVgpuInstanceGetPlacementId */
+	words3_4, /* nvmlDeviceGetVgpuTypeSupportedPlacements */
+	words3_4, /* nvmlDeviceGetVgpuTypeCreatablePlacements */
+	words2_4, /* nvmlVgpuTypeGetGspHeapSize */
+	words2_4, /* nvmlVgpuTypeGetFbReservation */
+	words2_4, /* nvmlVgpuInstanceGetRuntimeStateSize */
+	words3_4, /* nvmlDeviceSetVgpuCapabilities */
+	words1_4, /* nvmlDeviceVgpuForceGspUnload */
+	words2_4, /* nvmlDeviceGetGridLicensableFeatures_v4 */
+	words2_4, /* nvmlGetVgpuDriverCapabilities */
+	words3_4, /* nvmlDeviceGetVgpuCapabilities */
+	words3_4, /* nvmlDeviceGetSupportedVgpus */
+	words3_4, /* nvmlDeviceGetCreatableVgpus */
+	words3_4, /* nvmlVgpuTypeGetClass */
+	words3_4, /* nvmlVgpuTypeGetName */
+	words2_4, /* nvmlVgpuTypeGetGpuInstanceProfileId */
+	words3_4, /* nvmlVgpuTypeGetDeviceID */
+	words2_4, /* nvmlVgpuTypeGetFramebufferSize */
+	words2_4, /* nvmlVgpuTypeGetNumDisplayHeads */
+	words4_4, /* nvmlVgpuTypeGetResolution */
+	words3_4, /* nvmlVgpuTypeGetLicense */
+	words2_4, /* nvmlVgpuTypeGetFrameRateLimit */
+	words3_4, /* nvmlVgpuTypeGetMaxInstances */
+	words2_4, /* nvmlVgpuTypeGetMaxInstancesPerVm */
+	words2_4, /* nvmlVgpuTypeGetBAR1Info */
+	words3_4, /* nvmlDeviceGetActiveVgpus */
+	words4_4, /* nvmlVgpuInstanceGetVmID */
+	words3_4, /* nvmlVgpuInstanceGetUUID */
+	words3_4, /* nvmlVgpuInstanceGetVmDriverVersion */
+	words2_4, /* nvmlVgpuInstanceGetFbUsage */
+	words2_4, /* nvmlVgpuInstanceGetLicenseStatus */
+	words2_4, /* nvmlVgpuInstanceGetType */
+	words2_4, /* nvmlVgpuInstanceGetFrameRateLimit */
+	words2_4, /* nvmlVgpuInstanceGetEccMode */
+	words2_4, /* nvmlVgpuInstanceGetEncoderCapacity */
+	words2_4, /* nvmlVgpuInstanceSetEncoderCapacity */
+	words4_4, /* nvmlVgpuInstanceGetEncoderStats */
+	words3_4, /* nvmlVgpuInstanceGetEncoderSessions */
+	words2_4, /* nvmlVgpuInstanceGetFBCStats */
+	words3_4, /* nvmlVgpuInstanceGetFBCSessions */
+	words2_4, /* nvmlVgpuInstanceGetGpuInstanceId */
+	words3_4, /* nvmlVgpuInstanceGetGpuPciId */
+	words3_4, /* nvmlVgpuTypeGetCapabilities */
+	words3_4, /* nvmlVgpuInstanceGetMdevUUID */
+	words2_4, /* nvmlGpuInstanceGetCreatableVgpus */
+	words1_4, /* nvmlVgpuTypeGetMaxInstancesPerGpuInstance */
+	words2_4, /* nvmlGpuInstanceGetActiveVgpus */
+	words2_4, /* nvmlGpuInstanceSetVgpuSchedulerState */
+	words2_4, /* nvmlGpuInstanceGetVgpuSchedulerState */
+	words2_4, /* nvmlGpuInstanceGetVgpuSchedulerLog */
+	words2_4, /* nvmlGpuInstanceGetVgpuTypeCreatablePlacements */
+	words2_4, /* nvmlGpuInstanceGetVgpuHeterogeneousMode */
+	words2_4, /* nvmlGpuInstanceSetVgpuHeterogeneousMode */
+	words2_4, /* nvmlDeviceGetVgpuSchedulerState_v2 */
+	words2_4, /* nvmlGpuInstanceGetVgpuSchedulerState_v2 */
+	words2_4, /* nvmlDeviceGetVgpuSchedulerLog_v2 */
+	words2_4, /* nvmlGpuInstanceGetVgpuSchedulerLog_v2 */
+	words2_4, /* nvmlDeviceSetVgpuSchedulerState_v2 */
+	words2_4, /* nvmlGpuInstanceSetVgpuSchedulerState_v2 */
+	words3_4, /* nvmlVgpuInstanceGetMetadata */
+	words3_4, /* nvmlDeviceGetVgpuMetadata */
+	words3_4, /* nvmlGetVgpuCompatibility */
+	words3_4, /* nvmlDeviceGetPgpuMetadataString */
+	words2_4, /* nvmlDeviceGetVgpuSchedulerLog */
+	words2_4, /* nvmlDeviceGetVgpuSchedulerState */
+	words2_4, /* nvmlDeviceSetVgpuSchedulerState */
+	words2_4, /* nvmlDeviceGetVgpuSchedulerCapabilities */
+	words2_4, /* nvmlGetVgpuVersion */
+	words1_4, /* nvmlSetVgpuVersion */
+	words5_4, /* nvmlDeviceGetVgpuUtilization */
+	words2_4, /* nvmlDeviceGetVgpuInstancesUtilizationInfo */
+	words4_4, /* nvmlDeviceGetVgpuProcessUtilization */
+	words2_4, /* nvmlDeviceGetVgpuProcessesUtilizationInfo */
+	words2_4, /* nvmlVgpuInstanceGetAccountingMode */
+	words3_4, /* nvmlVgpuInstanceGetAccountingPids */
+	words3_4, /* nvmlVgpuInstanceGetAccountingStats */
+	words1_4, /* nvmlVgpuInstanceClearAccountingPids */
+	words2_4, /* nvmlVgpuInstanceGetLicenseInfo_v2 */
+	words1_4, /* nvmlGetExcludedDeviceCount */
+	words2_4, /* nvmlGetExcludedDeviceInfoByIndex */
+	words2_4, /* nvmlDeviceReadWritePRM_v1 */
+	words2_4, /* nvmlDeviceReadPRMCounters_v1 */
+	words3_4, /* nvmlDeviceSetMigMode */
+	words3_4, /* nvmlDeviceGetMigMode */
+	words3_4, /* nvmlDeviceGetGpuInstanceProfileInfo */
+	words3_4, /* nvmlDeviceGetGpuInstanceProfileInfoV */
+	words3_4, /* nvmlDeviceGetGpuInstanceProfileInfoByIdV */
+	words4_4, /* nvmlDeviceGetGpuInstancePossiblePlacements_v2 */
+	words3_4, /* nvmlDeviceGetGpuInstanceRemainingCapacity */
+	words3_4, /* nvmlDeviceCreateGpuInstance */
+	words4_4, /* nvmlDeviceCreateGpuInstanceWithPlacement */
+	words1_4, /* nvmlGpuInstanceDestroy */
+	words4_4, /* nvmlDeviceGetGpuInstances */
+	words3_4, /* nvmlDeviceGetGpuInstanceById */
+	words2_4, /* nvmlGpuInstanceGetInfo */
+	words4_4, /* nvmlGpuInstanceGetComputeInstanceProfileInfo */
+	words4_4, /* nvmlGpuInstanceGetComputeInstanceProfileInfoV */
+	words3_4, /* nvmlGpuInstanceGetComputeInstanceRemainingCapacity */
+	words4_4, /* nvmlGpuInstanceGetComputeInstancePossiblePlacements */
+	words3_4, /* nvmlGpuInstanceCreateComputeInstance */
+	words4_4, /* nvmlGpuInstanceCreateComputeInstanceWithPlacement */
+	words1_4, /* nvmlComputeInstanceDestroy */
+	words4_4, /* nvmlGpuInstanceGetComputeInstances */
+	words3_4, /* nvmlGpuInstanceGetComputeInstanceById */
+	words2_4, /* nvmlComputeInstanceGetInfo_v2 */
+	words2_4, /* nvmlDeviceIsMigDeviceHandle */
+	words2_4, /* nvmlDeviceGetGpuInstanceId */
+	words2_4, /* nvmlDeviceGetComputeInstanceId */
+	words2_4, /* nvmlDeviceGetMaxMigDeviceCount */
+	words3_4, /* nvmlDeviceGetMigDeviceHandleByIndex */
+	words2_4, /* nvmlDeviceGetDeviceHandleFromMigDeviceHandle */
+	words1_4, /* nvmlGpmMetricsGet */
+	words1_4, /* nvmlGpmSampleFree */
+	words1_4, /* nvmlGpmSampleAlloc */
+	words2_4, /* nvmlGpmSampleGet */
+	words3_4, /* nvmlGpmMigSampleGet */
+	words2_4, /* nvmlGpmQueryDeviceSupport */
+	words2_4, /* nvmlGpmQueryIfStreamingEnabled */
+	words2_4, /* nvmlGpmSetStreamingEnabled */
+	words2_4, /* nvmlDeviceGetCapabilities */
+	words2_4, /* nvmlDeviceWorkloadPowerProfileGetProfilesInfo */
+	words2_4, /* nvmlDeviceWorkloadPowerProfileGetCurrentProfiles */
+	words2_4, /* nvmlDeviceWorkloadPowerProfileSetRequestedProfiles */
+	words2_4, /* nvmlDeviceWorkloadPowerProfileClearRequestedProfiles */
+	words2_4, /* nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1 */
+	words2_4, /* nvmlDevicePowerSmoothingActivatePresetProfile */
+	words2_4, /* nvmlDevicePowerSmoothingUpdatePresetProfileParam */
+	words2_4, /* nvmlDevicePowerSmoothingSetState */
+	words2_4, /* nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts */
+	words2_4, /* nvmlDeviceGetRemappedRows_v2 */
+	words2_4, /* nvmlDeviceSetRusdSettings_v1 */
+	words2_4, /* nvmlDeviceGetBankRemapperStatus_v1 */
+	words0_4, /* nvmlInit */
+	words1_4, /* nvmlDeviceGetCount */
+	words2_4, /* nvmlDeviceGetHandleByIndex */
+	words2_4, /* nvmlDeviceGetHandleByPciBusId */
+	words2_4, /* nvmlDeviceGetPciInfo */
+	words2_4, /* nvmlDeviceGetPciInfo_v2 */
+	words3_4, /* nvmlDeviceGetNvLinkRemotePciInfo */
+	words2_4, /* nvmlDeviceGetGridLicensableFeatures */
+	words2_4, /* nvmlDeviceGetGridLicensableFeatures_v2 */
+	words2_4, /* nvmlDeviceGetGridLicensableFeatures_v3 */
+	words1_4, /* nvmlDeviceRemoveGpu */
+	words3_4, /* nvmlEventSetWait */
+	words2_4, /* nvmlDeviceGetAttributes */
+	words2_4, /* nvmlComputeInstanceGetInfo */
+	words3_4, /* nvmlDeviceGetComputeRunningProcesses */
+	words3_4, /* nvmlDeviceGetComputeRunningProcesses_v2 */
+	words3_4, /* nvmlDeviceGetGraphicsRunningProcesses */
+	words3_4, /* nvmlDeviceGetGraphicsRunningProcesses_v2 */
+	words3_4, /* nvmlDeviceGetMPSComputeRunningProcesses */
+	words3_4, /* nvmlDeviceGetMPSComputeRunningProcesses_v2 */
+	words4_4, /* nvmlDeviceGetGpuInstancePossiblePlacements */
+	words2_4, /* nvmlVgpuInstanceGetLicenseInfo */
+	words3_4, /* nvmlDeviceGetDriverModel */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -2646,7 +499,7 @@ int cudabind_d5537ce13a79_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

@@ -24,11 +24,9 @@ func NvmlDeviceGetCapabilities(device NvmlDevice_t, caps *NvmlDeviceCapabilities
 	args := &struct {
 		device NvmlDevice_t
 		caps   *NvmlDeviceCapabilities_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, caps: caps}
-	if err := call(symNvmlDeviceGetCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCapabilities, unsafe.Pointer(args), &args.ret)
 }

@@ -27,15 +27,13 @@ func NvmlDeviceGetNvLinkState(device NvmlDevice_t, link uint32, isActive *NvmlEn
 	args := &struct {
 		device   NvmlDevice_t
 		link     uint32
-		_        [4]byte
+		_0       [4]byte
 		isActive *NvmlEnableState_t
-		_        [5]uint64
+		_1       [5]uint64
 		ret      NvmlReturn_t
+		_2       [4]byte
 	}{device: device, link: link, isActive: isActive}
-	if err := call(symNvmlDeviceGetNvLinkState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkVersion gives the version of one NVLink.
@@ -57,15 +55,13 @@ func NvmlDeviceGetNvLinkVersion(device NvmlDevice_t, link uint32, version *uint3
 	args := &struct {
 		device  NvmlDevice_t
 		link    uint32
-		_       [4]byte
+		_0      [4]byte
 		version *uint32
-		_       [5]uint64
+		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, link: link, version: version}
-	if err := call(symNvmlDeviceGetNvLinkVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkCapability tells whether one NVLink can do something, such as atomics to the
@@ -89,17 +85,15 @@ func NvmlDeviceGetNvLinkCapability(device NvmlDevice_t, link uint32, capability 
 	args := &struct {
 		device     NvmlDevice_t
 		link       uint32
-		_          [4]byte
+		_0         [4]byte
 		capability NvmlNvLinkCapability_t
-		_          [4]byte
+		_1         [4]byte
 		capResult  *uint32
-		_          [4]uint64
+		_2         [4]uint64
 		ret        NvmlReturn_t
+		_3         [4]byte
 	}{device: device, link: link, capability: capability, capResult: capResult}
-	if err := call(symNvmlDeviceGetNvLinkCapability, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkCapability, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkRemotePciInfo_v2 gives the PCI address of what is at the other end of a link.
@@ -113,15 +107,13 @@ func NvmlDeviceGetNvLinkRemotePciInfo_v2(device NvmlDevice_t, link uint32, pci *
 	args := &struct {
 		device NvmlDevice_t
 		link   uint32
-		_      [4]byte
+		_0     [4]byte
 		pci    *NvmlPciInfo_t
-		_      [5]uint64
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, link: link, pci: pci}
-	if err := call(symNvmlDeviceGetNvLinkRemotePciInfo_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkRemotePciInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkErrorCounter gives the count of one kind of error on a link, since it was last
@@ -145,17 +137,15 @@ func NvmlDeviceGetNvLinkErrorCounter(device NvmlDevice_t, link uint32, counter N
 	args := &struct {
 		device       NvmlDevice_t
 		link         uint32
-		_            [4]byte
+		_0           [4]byte
 		counter      NvmlNvLinkErrorCounter_t
-		_            [4]byte
+		_1           [4]byte
 		counterValue *uint64
-		_            [4]uint64
+		_2           [4]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{device: device, link: link, counter: counter, counterValue: counterValue}
-	if err := call(symNvmlDeviceGetNvLinkErrorCounter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkErrorCounter, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceResetNvLinkErrorCounters sets all error counts of a link to 0.
@@ -176,14 +166,12 @@ func NvmlDeviceResetNvLinkErrorCounters(device NvmlDevice_t, link uint32) error 
 	args := &struct {
 		device NvmlDevice_t
 		link   uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, link: link}
-	if err := call(symNvmlDeviceResetNvLinkErrorCounters, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceResetNvLinkErrorCounters, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetNvLinkUtilizationControl chose what a counter of a link's traffic counts; drivers no
@@ -212,19 +200,17 @@ func NvmlDeviceSetNvLinkUtilizationControl(device NvmlDevice_t, link uint32, cou
 	args := &struct {
 		device  NvmlDevice_t
 		link    uint32
-		_       [4]byte
+		_0      [4]byte
 		counter uint32
-		_       [4]byte
+		_1      [4]byte
 		control *NvmlNvLinkUtilizationControl_t
 		reset   uint32
-		_       [4]byte
-		_       [3]uint64
+		_2      [4]byte
+		_3      [3]uint64
 		ret     NvmlReturn_t
+		_4      [4]byte
 	}{device: device, link: link, counter: counter, control: control, reset: reset}
-	if err := call(symNvmlDeviceSetNvLinkUtilizationControl, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetNvLinkUtilizationControl, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkUtilizationControl gave what a counter of a link's traffic counts; drivers no
@@ -250,17 +236,15 @@ func NvmlDeviceGetNvLinkUtilizationControl(device NvmlDevice_t, link uint32, cou
 	args := &struct {
 		device  NvmlDevice_t
 		link    uint32
-		_       [4]byte
+		_0      [4]byte
 		counter uint32
-		_       [4]byte
+		_1      [4]byte
 		control *NvmlNvLinkUtilizationControl_t
-		_       [4]uint64
+		_2      [4]uint64
 		ret     NvmlReturn_t
+		_3      [4]byte
 	}{device: device, link: link, counter: counter, control: control}
-	if err := call(symNvmlDeviceGetNvLinkUtilizationControl, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkUtilizationControl, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkUtilizationCounter gave the traffic of a link as its counter was set up; it is
@@ -289,18 +273,16 @@ func NvmlDeviceGetNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, cou
 	args := &struct {
 		device    NvmlDevice_t
 		link      uint32
-		_         [4]byte
+		_0        [4]byte
 		counter   uint32
-		_         [4]byte
+		_1        [4]byte
 		rxcounter *uint64
 		txcounter *uint64
-		_         [3]uint64
+		_2        [3]uint64
 		ret       NvmlReturn_t
+		_3        [4]byte
 	}{device: device, link: link, counter: counter, rxcounter: rxcounter, txcounter: txcounter}
-	if err := call(symNvmlDeviceGetNvLinkUtilizationCounter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkUtilizationCounter, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceFreezeNvLinkUtilizationCounter stopped a counter of a link's traffic, or let it run on;
@@ -326,18 +308,16 @@ func NvmlDeviceFreezeNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, 
 	args := &struct {
 		device  NvmlDevice_t
 		link    uint32
-		_       [4]byte
+		_0      [4]byte
 		counter uint32
-		_       [4]byte
+		_1      [4]byte
 		freeze  NvmlEnableState_t
-		_       [4]byte
-		_       [4]uint64
+		_2      [4]byte
+		_3      [4]uint64
 		ret     NvmlReturn_t
+		_4      [4]byte
 	}{device: device, link: link, counter: counter, freeze: freeze}
-	if err := call(symNvmlDeviceFreezeNvLinkUtilizationCounter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceFreezeNvLinkUtilizationCounter, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceResetNvLinkUtilizationCounter set a counter of a link's traffic to 0; drivers no longer
@@ -362,16 +342,14 @@ func NvmlDeviceResetNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, c
 	args := &struct {
 		device  NvmlDevice_t
 		link    uint32
-		_       [4]byte
+		_0      [4]byte
 		counter uint32
-		_       [4]byte
-		_       [5]uint64
+		_1      [4]byte
+		_2      [5]uint64
 		ret     NvmlReturn_t
+		_3      [4]byte
 	}{device: device, link: link, counter: counter}
-	if err := call(symNvmlDeviceResetNvLinkUtilizationCounter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceResetNvLinkUtilizationCounter, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkRemoteDeviceType tells what is at the other end of a link: a GPU, a switch or
@@ -395,15 +373,13 @@ func NvmlDeviceGetNvLinkRemoteDeviceType(device NvmlDevice_t, link uint32, pNvLi
 	args := &struct {
 		device            NvmlDevice_t
 		link              uint32
-		_                 [4]byte
+		_0                [4]byte
 		pNvLinkDeviceType *NvmlIntNvLinkDeviceType_t
-		_                 [5]uint64
+		_1                [5]uint64
 		ret               NvmlReturn_t
+		_2                [4]byte
 	}{device: device, link: link, pNvLinkDeviceType: pNvLinkDeviceType}
-	if err := call(symNvmlDeviceGetNvLinkRemoteDeviceType, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkRemoteDeviceType, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetNvLinkDeviceLowPowerThreshold sets how long links idle before they go to low power.
@@ -429,13 +405,11 @@ func NvmlDeviceSetNvLinkDeviceLowPowerThreshold(device NvmlDevice_t, info *NvmlN
 	args := &struct {
 		device NvmlDevice_t
 		info   *NvmlNvLinkPowerThres_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
-	if err := call(symNvmlDeviceSetNvLinkDeviceLowPowerThreshold, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetNvLinkDeviceLowPowerThreshold, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemSetNvlinkBwMode sets the bandwidth mode of NVLink for the whole system.
@@ -457,14 +431,12 @@ func NvmlDeviceSetNvLinkDeviceLowPowerThreshold(device NvmlDevice_t, info *NvmlN
 func NvmlSystemSetNvlinkBwMode(nvlinkBwMode uint32) error {
 	args := &struct {
 		nvlinkBwMode uint32
-		_            [4]byte
-		_            [7]uint64
+		_0           [4]byte
+		_1           [7]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{nvlinkBwMode: nvlinkBwMode}
-	if err := call(symNvmlSystemSetNvlinkBwMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemSetNvlinkBwMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetNvlinkBwMode gives the bandwidth mode of NVLink for the whole system.
@@ -485,13 +457,11 @@ func NvmlSystemSetNvlinkBwMode(nvlinkBwMode uint32) error {
 func NvmlSystemGetNvlinkBwMode(nvlinkBwMode *uint32) error {
 	args := &struct {
 		nvlinkBwMode *uint32
-		_            [7]uint64
+		_0           [7]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{nvlinkBwMode: nvlinkBwMode}
-	if err := call(symNvmlSystemGetNvlinkBwMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetNvlinkBwMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvlinkSupportedBwModes lists the reduced bandwidth modes that a GPU's links have.
@@ -514,13 +484,11 @@ func NvmlDeviceGetNvlinkSupportedBwModes(device NvmlDevice_t, supportedBwMode *N
 	args := &struct {
 		device          NvmlDevice_t
 		supportedBwMode *NvmlNvlinkSupportedBwModes_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, supportedBwMode: supportedBwMode}
-	if err := call(symNvmlDeviceGetNvlinkSupportedBwModes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvlinkSupportedBwModes, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvlinkBwMode gives the reduced bandwidth mode that a GPU's links are in.
@@ -543,13 +511,11 @@ func NvmlDeviceGetNvlinkBwMode(device NvmlDevice_t, getBwMode *NvmlNvlinkGetBwMo
 	args := &struct {
 		device    NvmlDevice_t
 		getBwMode *NvmlNvlinkGetBwMode_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, getBwMode: getBwMode}
-	if err := call(symNvmlDeviceGetNvlinkBwMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvlinkBwMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetNvlinkBwMode puts a GPU's links into a reduced bandwidth mode, or the best.
@@ -573,13 +539,11 @@ func NvmlDeviceSetNvlinkBwMode(device NvmlDevice_t, setBwMode *NvmlNvlinkSetBwMo
 	args := &struct {
 		device    NvmlDevice_t
 		setBwMode *NvmlNvlinkSetBwMode_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, setBwMode: setBwMode}
-	if err := call(symNvmlDeviceSetNvlinkBwMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetNvlinkBwMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetNvlinkBwModeAsync_v1 begins to put a GPU's links into another bandwidth mode, and
@@ -606,13 +570,11 @@ func NvmlDeviceSetNvlinkBwModeAsync_v1(device NvmlDevice_t, setBwModeAsync *Nvml
 	args := &struct {
 		device         NvmlDevice_t
 		setBwModeAsync *NvmlNvlinkSetBwModeAsync_v1_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, setBwModeAsync: setBwModeAsync}
-	if err := call(symNvmlDeviceSetNvlinkBwModeAsync_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetNvlinkBwModeAsync_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkInfo tells whether a GPU's NVLink is encrypted, and the versions of its
@@ -635,13 +597,11 @@ func NvmlDeviceGetNvLinkInfo(device NvmlDevice_t, info *NvmlNvLinkInfo_t) error 
 	args := &struct {
 		device NvmlDevice_t
 		info   *NvmlNvLinkInfo_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
-	if err := call(symNvmlDeviceGetNvLinkInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkInfo_v3 tells as [NvmlDeviceGetNvLinkInfo] about encryption and firmware, and
@@ -661,13 +621,11 @@ func NvmlDeviceGetNvLinkInfo_v3(device NvmlDevice_t, info *NvmlNvLinkInfo_v3_t) 
 	args := &struct {
 		device NvmlDevice_t
 		info   *NvmlNvLinkInfo_v3_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
-	if err := call(symNvmlDeviceGetNvLinkInfo_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkInfo_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkTelemetrySamples_v1 gives the traffic that single links had over the last
@@ -697,13 +655,11 @@ func NvmlDeviceGetNvLinkTelemetrySamples_v1(device NvmlDevice_t, samples *NvmlNv
 	args := &struct {
 		device  NvmlDevice_t
 		samples *NvmlNvlinkTelemetrySamples_v1_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, samples: samples}
-	if err := call(symNvmlDeviceGetNvLinkTelemetrySamples_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkTelemetrySamples_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvlinkRemapTableInfo_v1 gives the tables by which NVLink translates addresses
@@ -725,13 +681,11 @@ func NvmlDeviceGetNvlinkRemapTableInfo_v1(device NvmlDevice_t, remapTableInfo *N
 	args := &struct {
 		device         NvmlDevice_t
 		remapTableInfo *NvmlNvlinkGetRemapTableInfo_v1_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, remapTableInfo: remapTableInfo}
-	if err := call(symNvmlDeviceGetNvlinkRemapTableInfo_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvlinkRemapTableInfo_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetNvlinkNvleReady_v1 reports that NVLink encryption of a GPU is ready, or is not.
@@ -752,13 +706,11 @@ func NvmlDeviceSetNvlinkNvleReady_v1(device NvmlDevice_t, setNvleReady *NvmlNvli
 	args := &struct {
 		device       NvmlDevice_t
 		setNvleReady *NvmlNvlinkSetNvleReady_v1_t
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, setNvleReady: setNvleReady}
-	if err := call(symNvmlDeviceSetNvlinkNvleReady_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetNvlinkNvleReady_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceLockNvlinkRemapTable_v1 forbids any further change of a GPU's remap table.
@@ -779,13 +731,11 @@ func NvmlDeviceLockNvlinkRemapTable_v1(device NvmlDevice_t, remapTableLockInfo *
 	args := &struct {
 		device             NvmlDevice_t
 		remapTableLockInfo *NvmlNvlinkLockRemapTable_v1_t
-		_                  [6]uint64
+		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{device: device, remapTableLockInfo: remapTableLockInfo}
-	if err := call(symNvmlDeviceLockNvlinkRemapTable_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceLockNvlinkRemapTable_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetupNvlinkNvleEncryptionKey_v1 sets the secret for encrypted NVLink between two GPUs.
@@ -808,13 +758,11 @@ func NvmlDeviceSetupNvlinkNvleEncryptionKey_v1(device NvmlDevice_t, encryptionKe
 	args := &struct {
 		device        NvmlDevice_t
 		encryptionKey *NvmlNvlinkSetupNvleEncryptionKey_v1_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, encryptionKey: encryptionKey}
-	if err := call(symNvmlDeviceSetupNvlinkNvleEncryptionKey_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetupNvlinkNvleEncryptionKey_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvlinkNvlePrivateInfo_v1 gives the data of one GPU that setting up encrypted NVLink
@@ -836,13 +784,11 @@ func NvmlDeviceGetNvlinkNvlePrivateInfo_v1(device NvmlDevice_t, privateInfo *Nvm
 	args := &struct {
 		device      NvmlDevice_t
 		privateInfo *NvmlNvlinkNvlePrivateInfo_v1_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, privateInfo: privateInfo}
-	if err := call(symNvmlDeviceGetNvlinkNvlePrivateInfo_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvlinkNvlePrivateInfo_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNvLinkRemotePciInfo gives the PCI address of what is at the other end of a link.
@@ -864,13 +810,11 @@ func NvmlDeviceGetNvLinkRemotePciInfo(device NvmlDevice_t, link uint32, pci *Nvm
 	args := &struct {
 		device NvmlDevice_t
 		link   uint32
-		_      [4]byte
+		_0     [4]byte
 		pci    *NvmlPciInfo_t
-		_      [5]uint64
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, link: link, pci: pci}
-	if err := call(symNvmlDeviceGetNvLinkRemotePciInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNvLinkRemotePciInfo, unsafe.Pointer(args), &args.ret)
 }

@@ -24,13 +24,11 @@ func NvmlDeviceGetAccountingMode(device NvmlDevice_t, mode *NvmlEnableState_t) e
 	args := &struct {
 		device NvmlDevice_t
 		mode   *NvmlEnableState_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceGetAccountingMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAccountingMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAccountingStats gives the statistics on one process: load, largest memory and time.
@@ -60,15 +58,13 @@ func NvmlDeviceGetAccountingStats(device NvmlDevice_t, pid uint32, stats *NvmlAc
 	args := &struct {
 		device NvmlDevice_t
 		pid    uint32
-		_      [4]byte
+		_0     [4]byte
 		stats  *NvmlAccountingStats_t
-		_      [5]uint64
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, pid: pid, stats: stats}
-	if err := call(symNvmlDeviceGetAccountingStats, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAccountingStats, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAccountingPids lists the processes on which there are statistics, running and ended
@@ -95,13 +91,11 @@ func NvmlDeviceGetAccountingPids(device NvmlDevice_t, count *uint32, pids *uint3
 		device NvmlDevice_t
 		count  *uint32
 		pids   *uint32
-		_      [5]uint64
+		_0     [5]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, count: count, pids: pids}
-	if err := call(symNvmlDeviceGetAccountingPids, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAccountingPids, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAccountingBufferSize tells about how many processes the driver keeps statistics,
@@ -125,13 +119,11 @@ func NvmlDeviceGetAccountingBufferSize(device NvmlDevice_t, bufferSize *uint32) 
 	args := &struct {
 		device     NvmlDevice_t
 		bufferSize *uint32
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, bufferSize: bufferSize}
-	if err := call(symNvmlDeviceGetAccountingBufferSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAccountingBufferSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAccountingStats_v2 gives the statistics on one process, with the sums from which a
@@ -159,13 +151,11 @@ func NvmlDeviceGetAccountingStats_v2(device NvmlDevice_t, stats *NvmlAccountingS
 	args := &struct {
 		device NvmlDevice_t
 		stats  *NvmlAccountingStats_v2_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, stats: stats}
-	if err := call(symNvmlDeviceGetAccountingStats_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAccountingStats_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetAccountingMode starts or stops to keep statistics of every process on a GPU.
@@ -191,14 +181,12 @@ func NvmlDeviceSetAccountingMode(device NvmlDevice_t, mode NvmlEnableState_t) er
 	args := &struct {
 		device NvmlDevice_t
 		mode   NvmlEnableState_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceSetAccountingMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetAccountingMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceClearAccountingPids deletes the statistics of processes that have ended.
@@ -217,11 +205,9 @@ func NvmlDeviceSetAccountingMode(device NvmlDevice_t, mode NvmlEnableState_t) er
 func NvmlDeviceClearAccountingPids(device NvmlDevice_t) error {
 	args := &struct {
 		device NvmlDevice_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symNvmlDeviceClearAccountingPids, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceClearAccountingPids, unsafe.Pointer(args), &args.ret)
 }

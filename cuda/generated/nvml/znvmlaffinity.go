@@ -29,17 +29,15 @@ func NvmlDeviceGetMemoryAffinity(device NvmlDevice_t, nodeSetSize uint32, nodeSe
 	args := &struct {
 		device      NvmlDevice_t
 		nodeSetSize uint32
-		_           [4]byte
+		_0          [4]byte
 		nodeSet     *uint64
 		scope       NvmlAffinityScope_t
-		_           [4]byte
-		_           [4]uint64
+		_1          [4]byte
+		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, nodeSetSize: nodeSetSize, nodeSet: nodeSet, scope: scope}
-	if err := call(symNvmlDeviceGetMemoryAffinity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMemoryAffinity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCpuAffinityWithinScope tells which CPU cores are near to a GPU, within its NUMA node
@@ -66,17 +64,15 @@ func NvmlDeviceGetCpuAffinityWithinScope(device NvmlDevice_t, cpuSetSize uint32,
 	args := &struct {
 		device     NvmlDevice_t
 		cpuSetSize uint32
-		_          [4]byte
+		_0         [4]byte
 		cpuSet     *uint64
 		scope      NvmlAffinityScope_t
-		_          [4]byte
-		_          [4]uint64
+		_1         [4]byte
+		_2         [4]uint64
 		ret        NvmlReturn_t
+		_3         [4]byte
 	}{device: device, cpuSetSize: cpuSetSize, cpuSet: cpuSet, scope: scope}
-	if err := call(symNvmlDeviceGetCpuAffinityWithinScope, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCpuAffinityWithinScope, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCpuAffinity tells which CPU cores are on a GPU's own NUMA node, as a bit mask. Since
@@ -103,15 +99,13 @@ func NvmlDeviceGetCpuAffinity(device NvmlDevice_t, cpuSetSize uint32, cpuSet *ui
 	args := &struct {
 		device     NvmlDevice_t
 		cpuSetSize uint32
-		_          [4]byte
+		_0         [4]byte
 		cpuSet     *uint64
-		_          [5]uint64
+		_1         [5]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, cpuSetSize: cpuSetSize, cpuSet: cpuSet}
-	if err := call(symNvmlDeviceGetCpuAffinity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCpuAffinity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetCpuAffinity binds the calling OS thread to the CPU cores near to a GPU. Since
@@ -137,13 +131,11 @@ func NvmlDeviceGetCpuAffinity(device NvmlDevice_t, cpuSetSize uint32, cpuSet *ui
 func NvmlDeviceSetCpuAffinity(device NvmlDevice_t) error {
 	args := &struct {
 		device NvmlDevice_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symNvmlDeviceSetCpuAffinity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetCpuAffinity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceClearCpuAffinity undoes every binding of the calling OS thread to CPU cores. Since
@@ -163,13 +155,11 @@ func NvmlDeviceSetCpuAffinity(device NvmlDevice_t) error {
 func NvmlDeviceClearCpuAffinity(device NvmlDevice_t) error {
 	args := &struct {
 		device NvmlDevice_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symNvmlDeviceClearCpuAffinity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceClearCpuAffinity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNumaNodeId gives the NUMA node that a GPU's own memory forms.
@@ -193,13 +183,11 @@ func NvmlDeviceGetNumaNodeId(device NvmlDevice_t, node *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		node   *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, node: node}
-	if err := call(symNvmlDeviceGetNumaNodeId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNumaNodeId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAddressingMode tells whether kernels may use memory of malloc and mmap directly.
@@ -225,13 +213,11 @@ func NvmlDeviceGetAddressingMode(device NvmlDevice_t, mode *NvmlDeviceAddressing
 	args := &struct {
 		device NvmlDevice_t
 		mode   *NvmlDeviceAddressingMode_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceGetAddressingMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAddressingMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetRepairStatus tells whether a repair of the GPU waits for a reset: of a memory
@@ -255,13 +241,11 @@ func NvmlDeviceGetRepairStatus(device NvmlDevice_t, repairStatus *NvmlRepairStat
 	args := &struct {
 		device       NvmlDevice_t
 		repairStatus *NvmlRepairStatus_t
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, repairStatus: repairStatus}
-	if err := call(symNvmlDeviceGetRepairStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetRepairStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetUnrepairableMemoryFlag_v1 tells whether a GPU has a memory fault that no spare part
@@ -284,11 +268,9 @@ func NvmlDeviceGetUnrepairableMemoryFlag_v1(device NvmlDevice_t, unrepairableMem
 	args := &struct {
 		device                   NvmlDevice_t
 		unrepairableMemoryStatus *NvmlUnrepairableMemoryStatus_v1_t
-		_                        [6]uint64
+		_0                       [6]uint64
 		ret                      NvmlReturn_t
+		_1                       [4]byte
 	}{device: device, unrepairableMemoryStatus: unrepairableMemoryStatus}
-	if err := call(symNvmlDeviceGetUnrepairableMemoryFlag_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetUnrepairableMemoryFlag_v1, unsafe.Pointer(args), &args.ret)
 }

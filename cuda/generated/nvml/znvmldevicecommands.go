@@ -30,14 +30,12 @@ func NvmlDeviceSetPersistenceMode(device NvmlDevice_t, mode NvmlEnableState_t) e
 	args := &struct {
 		device NvmlDevice_t
 		mode   NvmlEnableState_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceSetPersistenceMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetPersistenceMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetComputeMode sets which processes may make CUDA contexts on a device, at once. Needs
@@ -67,14 +65,12 @@ func NvmlDeviceSetComputeMode(device NvmlDevice_t, mode NvmlComputeMode_t) error
 	args := &struct {
 		device NvmlDevice_t
 		mode   NvmlComputeMode_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceSetComputeMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetComputeMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetEccMode turns error correction of device memory on or off from the next reboot on.
@@ -101,14 +97,12 @@ func NvmlDeviceSetEccMode(device NvmlDevice_t, ecc NvmlEnableState_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		ecc    NvmlEnableState_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, ecc: ecc}
-	if err := call(symNvmlDeviceSetEccMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetEccMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceClearEccErrorCounts sets counts of memory errors to 0 at once, totals and details.
@@ -135,14 +129,12 @@ func NvmlDeviceClearEccErrorCounts(device NvmlDevice_t, counterType NvmlEccCount
 	args := &struct {
 		device      NvmlDevice_t
 		counterType NvmlEccCounterType_t
-		_           [4]byte
-		_           [6]uint64
+		_0          [4]byte
+		_1          [6]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, counterType: counterType}
-	if err := call(symNvmlDeviceClearEccErrorCounts, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceClearEccErrorCounts, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetDriverModel chooses between WDDM and TCC, on Windows alone, from the next reboot on.
@@ -173,16 +165,14 @@ func NvmlDeviceSetDriverModel(device NvmlDevice_t, driverModel NvmlDriverModel_t
 	args := &struct {
 		device      NvmlDevice_t
 		driverModel NvmlDriverModel_t
-		_           [4]byte
+		_0          [4]byte
 		flags       uint32
-		_           [4]byte
-		_           [5]uint64
+		_1          [4]byte
+		_2          [5]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, driverModel: driverModel, flags: flags}
-	if err := call(symNvmlDeviceSetDriverModel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetDriverModel, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetGpuLockedClocks holds the clock of the multiprocessors within a range, for instance
@@ -213,16 +203,14 @@ func NvmlDeviceSetGpuLockedClocks(device NvmlDevice_t, minGpuClockMHz uint32, ma
 	args := &struct {
 		device         NvmlDevice_t
 		minGpuClockMHz uint32
-		_              [4]byte
+		_0             [4]byte
 		maxGpuClockMHz uint32
-		_              [4]byte
-		_              [5]uint64
+		_1             [4]byte
+		_2             [5]uint64
 		ret            NvmlReturn_t
+		_3             [4]byte
 	}{device: device, minGpuClockMHz: minGpuClockMHz, maxGpuClockMHz: maxGpuClockMHz}
-	if err := call(symNvmlDeviceSetGpuLockedClocks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetGpuLockedClocks, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceResetGpuLockedClocks lets the clock of the multiprocessors go where the driver wants it
@@ -244,13 +232,11 @@ func NvmlDeviceSetGpuLockedClocks(device NvmlDevice_t, minGpuClockMHz uint32, ma
 func NvmlDeviceResetGpuLockedClocks(device NvmlDevice_t) error {
 	args := &struct {
 		device NvmlDevice_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symNvmlDeviceResetGpuLockedClocks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceResetGpuLockedClocks, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetMemoryLockedClocks holds the memory clock within a range.
@@ -276,16 +262,14 @@ func NvmlDeviceSetMemoryLockedClocks(device NvmlDevice_t, minMemClockMHz uint32,
 	args := &struct {
 		device         NvmlDevice_t
 		minMemClockMHz uint32
-		_              [4]byte
+		_0             [4]byte
 		maxMemClockMHz uint32
-		_              [4]byte
-		_              [5]uint64
+		_1             [4]byte
+		_2             [5]uint64
 		ret            NvmlReturn_t
+		_3             [4]byte
 	}{device: device, minMemClockMHz: minMemClockMHz, maxMemClockMHz: maxMemClockMHz}
-	if err := call(symNvmlDeviceSetMemoryLockedClocks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetMemoryLockedClocks, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceResetMemoryLockedClocks lets the memory clock go where the driver wants it again.
@@ -306,13 +290,11 @@ func NvmlDeviceSetMemoryLockedClocks(device NvmlDevice_t, minMemClockMHz uint32,
 func NvmlDeviceResetMemoryLockedClocks(device NvmlDevice_t) error {
 	args := &struct {
 		device NvmlDevice_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symNvmlDeviceResetMemoryLockedClocks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceResetMemoryLockedClocks, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetApplicationsClocks sets the clocks that programs run at by default.
@@ -334,16 +316,14 @@ func NvmlDeviceSetApplicationsClocks(device NvmlDevice_t, memClockMHz uint32, gr
 	args := &struct {
 		device           NvmlDevice_t
 		memClockMHz      uint32
-		_                [4]byte
+		_0               [4]byte
 		graphicsClockMHz uint32
-		_                [4]byte
-		_                [5]uint64
+		_1               [4]byte
+		_2               [5]uint64
 		ret              NvmlReturn_t
+		_3               [4]byte
 	}{device: device, memClockMHz: memClockMHz, graphicsClockMHz: graphicsClockMHz}
-	if err := call(symNvmlDeviceSetApplicationsClocks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetApplicationsClocks, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceResetApplicationsClocks returns to the application clocks that the GPU came with.
@@ -362,13 +342,11 @@ func NvmlDeviceSetApplicationsClocks(device NvmlDevice_t, memClockMHz uint32, gr
 func NvmlDeviceResetApplicationsClocks(device NvmlDevice_t) error {
 	args := &struct {
 		device NvmlDevice_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symNvmlDeviceResetApplicationsClocks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceResetApplicationsClocks, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetAutoBoostedClocksEnabled allows or forbids automatic boost of the clocks.
@@ -393,14 +371,12 @@ func NvmlDeviceSetAutoBoostedClocksEnabled(device NvmlDevice_t, enabled NvmlEnab
 	args := &struct {
 		device  NvmlDevice_t
 		enabled NvmlEnableState_t
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, enabled: enabled}
-	if err := call(symNvmlDeviceSetAutoBoostedClocksEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetAutoBoostedClocksEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetDefaultAutoBoostedClocksEnabled sets whether clocks boost when no program with a
@@ -426,16 +402,14 @@ func NvmlDeviceSetDefaultAutoBoostedClocksEnabled(device NvmlDevice_t, enabled N
 	args := &struct {
 		device  NvmlDevice_t
 		enabled NvmlEnableState_t
-		_       [4]byte
+		_0      [4]byte
 		flags   uint32
-		_       [4]byte
-		_       [5]uint64
+		_1      [4]byte
+		_2      [5]uint64
 		ret     NvmlReturn_t
+		_3      [4]byte
 	}{device: device, enabled: enabled, flags: flags}
-	if err := call(symNvmlDeviceSetDefaultAutoBoostedClocksEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetDefaultAutoBoostedClocksEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetDefaultFanSpeed_v2 gives a fan back to the driver, which controls it by temperature.
@@ -458,14 +432,12 @@ func NvmlDeviceSetDefaultFanSpeed_v2(device NvmlDevice_t, fan uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		fan    uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, fan: fan}
-	if err := call(symNvmlDeviceSetDefaultFanSpeed_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetDefaultFanSpeed_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetFanControlPolicy says who controls a fan, the driver or you.
@@ -490,16 +462,14 @@ func NvmlDeviceSetFanControlPolicy(device NvmlDevice_t, fan uint32, policy NvmlF
 	args := &struct {
 		device NvmlDevice_t
 		fan    uint32
-		_      [4]byte
+		_0     [4]byte
 		policy NvmlFanControlPolicy_t
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    NvmlReturn_t
+		_3     [4]byte
 	}{device: device, fan: fan, policy: policy}
-	if err := call(symNvmlDeviceSetFanControlPolicy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetFanControlPolicy, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetTemperatureThreshold sets a temperature limit of the GPU.
@@ -525,15 +495,13 @@ func NvmlDeviceSetTemperatureThreshold(device NvmlDevice_t, thresholdType NvmlTe
 	args := &struct {
 		device        NvmlDevice_t
 		thresholdType NvmlTemperatureThresholds_t
-		_             [4]byte
+		_0            [4]byte
 		temp          *int32
-		_             [5]uint64
+		_1            [5]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{device: device, thresholdType: thresholdType, temp: temp}
-	if err := call(symNvmlDeviceSetTemperatureThreshold, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetTemperatureThreshold, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetPowerManagementLimit sets how much power the GPU may draw.
@@ -561,14 +529,12 @@ func NvmlDeviceSetPowerManagementLimit(device NvmlDevice_t, limit uint32) error 
 	args := &struct {
 		device NvmlDevice_t
 		limit  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, limit: limit}
-	if err := call(symNvmlDeviceSetPowerManagementLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetPowerManagementLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetGpuOperationMode chooses between graphics and computing on Kepler boards, from the
@@ -595,14 +561,12 @@ func NvmlDeviceSetGpuOperationMode(device NvmlDevice_t, mode NvmlGpuOperationMod
 	args := &struct {
 		device NvmlDevice_t
 		mode   NvmlGpuOperationMode_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceSetGpuOperationMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetGpuOperationMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetAPIRestriction allows or forbids users who are not root to call some functions.
@@ -630,16 +594,14 @@ func NvmlDeviceSetAPIRestriction(device NvmlDevice_t, apiType NvmlRestrictedAPI_
 	args := &struct {
 		device       NvmlDevice_t
 		apiType      NvmlRestrictedAPI_t
-		_            [4]byte
+		_0           [4]byte
 		isRestricted NvmlEnableState_t
-		_            [4]byte
-		_            [5]uint64
+		_1           [4]byte
+		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{device: device, apiType: apiType, isRestricted: isRestricted}
-	if err := call(symNvmlDeviceSetAPIRestriction, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetAPIRestriction, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetFanSpeed_v2 sets the speed of a fan by hand.
@@ -665,16 +627,14 @@ func NvmlDeviceSetFanSpeed_v2(device NvmlDevice_t, fan uint32, speed uint32) err
 	args := &struct {
 		device NvmlDevice_t
 		fan    uint32
-		_      [4]byte
+		_0     [4]byte
 		speed  uint32
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    NvmlReturn_t
+		_3     [4]byte
 	}{device: device, fan: fan, speed: speed}
-	if err := call(symNvmlDeviceSetFanSpeed_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetFanSpeed_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetGpcClkVfOffset shifts the clock of the multiprocessors against its voltage curve.
@@ -697,14 +657,12 @@ func NvmlDeviceSetGpcClkVfOffset(device NvmlDevice_t, offset int32) error {
 	args := &struct {
 		device NvmlDevice_t
 		offset int32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, offset: offset}
-	if err := call(symNvmlDeviceSetGpcClkVfOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetGpcClkVfOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetMemClkVfOffset shifts the memory clock against its voltage curve.
@@ -727,14 +685,12 @@ func NvmlDeviceSetMemClkVfOffset(device NvmlDevice_t, offset int32) error {
 	args := &struct {
 		device NvmlDevice_t
 		offset int32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, offset: offset}
-	if err := call(symNvmlDeviceSetMemClkVfOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetMemClkVfOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetRusdSettings_v1 chooses what the driver polls for the data that it shares read-only
@@ -759,11 +715,9 @@ func NvmlDeviceSetRusdSettings_v1(device NvmlDevice_t, settings *NvmlRusdSetting
 	args := &struct {
 		device   NvmlDevice_t
 		settings *NvmlRusdSettings_v1_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, settings: settings}
-	if err := call(symNvmlDeviceSetRusdSettings_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetRusdSettings_v1, unsafe.Pointer(args), &args.ret)
 }

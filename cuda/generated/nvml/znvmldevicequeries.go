@@ -14,13 +14,11 @@ import "unsafe"
 func NvmlDeviceGetCount_v2(deviceCount *uint32) error {
 	args := &struct {
 		deviceCount *uint32
-		_           [7]uint64
+		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{deviceCount: deviceCount}
-	if err := call(symNvmlDeviceGetCount_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCount_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAttributes_v2 tells what a MIG device has: multiprocessors, engines, slices and
@@ -35,13 +33,11 @@ func NvmlDeviceGetAttributes_v2(device NvmlDevice_t, attributes *NvmlDeviceAttri
 	args := &struct {
 		device     NvmlDevice_t
 		attributes *NvmlDeviceAttributes_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, attributes: attributes}
-	if err := call(symNvmlDeviceGetAttributes_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAttributes_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHandleByIndex_v2 gives the handle of the GPU of an index, and sets the GPU up if
@@ -55,15 +51,13 @@ func NvmlDeviceGetAttributes_v2(device NvmlDevice_t, attributes *NvmlDeviceAttri
 func NvmlDeviceGetHandleByIndex_v2(index uint32, device *NvmlDevice_t) error {
 	args := &struct {
 		index  uint32
-		_      [4]byte
+		_0     [4]byte
 		device *NvmlDevice_t
-		_      [6]uint64
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{index: index, device: device}
-	if err := call(symNvmlDeviceGetHandleByIndex_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHandleByIndex_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHandleBySerial gives the handle of a GPU by the serial number on its board.
@@ -93,13 +87,11 @@ func NvmlDeviceGetHandleBySerial(serial *byte, device *NvmlDevice_t) error {
 	args := &struct {
 		serial *byte
 		device *NvmlDevice_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{serial: serial, device: device}
-	if err := call(symNvmlDeviceGetHandleBySerial, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHandleBySerial, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHandleByUUID gives the handle of the GPU or MIG device that has a UUID.
@@ -131,13 +123,11 @@ func NvmlDeviceGetHandleByUUID(uuid *byte, device *NvmlDevice_t) error {
 	args := &struct {
 		uuid   *byte
 		device *NvmlDevice_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{uuid: uuid, device: device}
-	if err := call(symNvmlDeviceGetHandleByUUID, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHandleByUUID, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHandleByUUIDV gives the handle of the GPU or MIG device that has a UUID, given as
@@ -168,13 +158,11 @@ func NvmlDeviceGetHandleByUUIDV(uuid *NvmlUUID_t, device *NvmlDevice_t) error {
 	args := &struct {
 		uuid   *NvmlUUID_t
 		device *NvmlDevice_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{uuid: uuid, device: device}
-	if err := call(symNvmlDeviceGetHandleByUUIDV, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHandleByUUIDV, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHandleByPciBusId_v2 gives the handle of the GPU at a PCI address: the usual way from
@@ -189,13 +177,11 @@ func NvmlDeviceGetHandleByPciBusId_v2(pciBusId *byte, device *NvmlDevice_t) erro
 	args := &struct {
 		pciBusId *byte
 		device   *NvmlDevice_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{pciBusId: pciBusId, device: device}
-	if err := call(symNvmlDeviceGetHandleByPciBusId_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHandleByPciBusId_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetName gives the product name, such as NVIDIA H200; for a MIG device it includes the
@@ -222,14 +208,12 @@ func NvmlDeviceGetName(device NvmlDevice_t, name *byte, length uint32) error {
 		device NvmlDevice_t
 		name   *byte
 		length uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, name: name, length: length}
-	if err := call(symNvmlDeviceGetName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetName, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetBrand tells the family of products that a GPU belongs to.
@@ -248,13 +232,11 @@ func NvmlDeviceGetBrand(device NvmlDevice_t, type_ *NvmlBrandType_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		type_  *NvmlBrandType_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, type_: type_}
-	if err := call(symNvmlDeviceGetBrand, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetBrand, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetIndex gives the index by which [NvmlDeviceGetHandleByIndex_v2] finds a GPU.
@@ -278,13 +260,11 @@ func NvmlDeviceGetIndex(device NvmlDevice_t, index *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		index  *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, index: index}
-	if err := call(symNvmlDeviceGetIndex, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetIndex, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSerial gives the serial number that is printed on the board.
@@ -311,14 +291,12 @@ func NvmlDeviceGetSerial(device NvmlDevice_t, serial *byte, length uint32) error
 		device NvmlDevice_t
 		serial *byte
 		length uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, serial: serial, length: length}
-	if err := call(symNvmlDeviceGetSerial, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSerial, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetModuleId tells which module of a baseboard with several GPUs a GPU is, for example
@@ -337,13 +315,11 @@ func NvmlDeviceGetModuleId(device NvmlDevice_t, moduleId *uint32) error {
 	args := &struct {
 		device   NvmlDevice_t
 		moduleId *uint32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, moduleId: moduleId}
-	if err := call(symNvmlDeviceGetModuleId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetModuleId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetC2cModeInfoV tells whether the chip-to-chip link between CPU and GPU is in use, as
@@ -365,13 +341,11 @@ func NvmlDeviceGetC2cModeInfoV(device NvmlDevice_t, c2cModeInfo *NvmlC2cModeInfo
 	args := &struct {
 		device      NvmlDevice_t
 		c2cModeInfo *NvmlC2cModeInfo_v1_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, c2cModeInfo: c2cModeInfo}
-	if err := call(symNvmlDeviceGetC2cModeInfoV, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetC2cModeInfoV, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetTopologyCommonAncestor tells what connects two GPUs on the PCIe side: a board, a
@@ -395,13 +369,11 @@ func NvmlDeviceGetTopologyCommonAncestor(device1 NvmlDevice_t, device2 NvmlDevic
 		device1  NvmlDevice_t
 		device2  NvmlDevice_t
 		pathInfo *NvmlGpuTopologyLevel_t
-		_        [5]uint64
+		_0       [5]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device1: device1, device2: device2, pathInfo: pathInfo}
-	if err := call(symNvmlDeviceGetTopologyCommonAncestor, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetTopologyCommonAncestor, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetTopologyNearestGpus lists the GPUs at a given distance from one GPU. Linux only.
@@ -426,16 +398,14 @@ func NvmlDeviceGetTopologyNearestGpus(device NvmlDevice_t, level NvmlGpuTopology
 	args := &struct {
 		device      NvmlDevice_t
 		level       NvmlGpuTopologyLevel_t
-		_           [4]byte
+		_0          [4]byte
 		count       *uint32
 		deviceArray *NvmlDevice_t
-		_           [4]uint64
+		_1          [4]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, level: level, count: count, deviceArray: deviceArray}
-	if err := call(symNvmlDeviceGetTopologyNearestGpus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetTopologyNearestGpus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetP2PStatus tells whether one GPU can reach another in a certain way: read, write,
@@ -459,15 +429,13 @@ func NvmlDeviceGetP2PStatus(device1 NvmlDevice_t, device2 NvmlDevice_t, p2pIndex
 		device1   NvmlDevice_t
 		device2   NvmlDevice_t
 		p2pIndex  NvmlGpuP2PCapsIndex_t
-		_         [4]byte
+		_0        [4]byte
 		p2pStatus *NvmlGpuP2PStatus_t
-		_         [4]uint64
+		_1        [4]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device1: device1, device2: device2, p2pIndex: p2pIndex, p2pStatus: p2pStatus}
-	if err := call(symNvmlDeviceGetP2PStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetP2PStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetUUID gives the text that identifies a GPU or MIG device everywhere and for good.
@@ -496,14 +464,12 @@ func NvmlDeviceGetUUID(device NvmlDevice_t, uuid *byte, length uint32) error {
 		device NvmlDevice_t
 		uuid   *byte
 		length uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, uuid: uuid, length: length}
-	if err := call(symNvmlDeviceGetUUID, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetUUID, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMinorNumber gives the number N of the device file /dev/nvidiaN. Linux only.
@@ -527,13 +493,11 @@ func NvmlDeviceGetMinorNumber(device NvmlDevice_t, minorNumber *uint32) error {
 	args := &struct {
 		device      NvmlDevice_t
 		minorNumber *uint32
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, minorNumber: minorNumber}
-	if err := call(symNvmlDeviceGetMinorNumber, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMinorNumber, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetBoardPartNumber gives the part number of the board.
@@ -557,14 +521,12 @@ func NvmlDeviceGetBoardPartNumber(device NvmlDevice_t, partNumber *byte, length 
 		device     NvmlDevice_t
 		partNumber *byte
 		length     uint32
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, partNumber: partNumber, length: length}
-	if err := call(symNvmlDeviceGetBoardPartNumber, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetBoardPartNumber, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetInforomVersion gives the version of one object in the InfoROM, the memory in which a
@@ -595,17 +557,15 @@ func NvmlDeviceGetInforomVersion(device NvmlDevice_t, object NvmlInforomObject_t
 	args := &struct {
 		device  NvmlDevice_t
 		object  NvmlInforomObject_t
-		_       [4]byte
+		_0      [4]byte
 		version *byte
 		length  uint32
-		_       [4]byte
-		_       [4]uint64
+		_1      [4]byte
+		_2      [4]uint64
 		ret     NvmlReturn_t
+		_3      [4]byte
 	}{device: device, object: object, version: version, length: length}
-	if err := call(symNvmlDeviceGetInforomVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetInforomVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetInforomImageVersion gives the version of the whole InfoROM image that is flashed on
@@ -635,14 +595,12 @@ func NvmlDeviceGetInforomImageVersion(device NvmlDevice_t, version *byte, length
 		device  NvmlDevice_t
 		version *byte
 		length  uint32
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, version: version, length: length}
-	if err := call(symNvmlDeviceGetInforomImageVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetInforomImageVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetInforomConfigurationChecksum gives a number that is equal for GPUs that are
@@ -669,13 +627,11 @@ func NvmlDeviceGetInforomConfigurationChecksum(device NvmlDevice_t, checksum *ui
 	args := &struct {
 		device   NvmlDevice_t
 		checksum *uint32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, checksum: checksum}
-	if err := call(symNvmlDeviceGetInforomConfigurationChecksum, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetInforomConfigurationChecksum, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceValidateInforom reads the InfoROM and checks its sums.
@@ -695,13 +651,11 @@ func NvmlDeviceGetInforomConfigurationChecksum(device NvmlDevice_t, checksum *ui
 func NvmlDeviceValidateInforom(device NvmlDevice_t) error {
 	args := &struct {
 		device NvmlDevice_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symNvmlDeviceValidateInforom, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceValidateInforom, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetLastBBXFlushTime tells when the driver last wrote the board's black box, a log in
@@ -728,13 +682,11 @@ func NvmlDeviceGetLastBBXFlushTime(device NvmlDevice_t, timestamp *uint64, durat
 		device     NvmlDevice_t
 		timestamp  *uint64
 		durationUs *uint64
-		_          [5]uint64
+		_0         [5]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, timestamp: timestamp, durationUs: durationUs}
-	if err := call(symNvmlDeviceGetLastBBXFlushTime, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetLastBBXFlushTime, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetBBXTimeData_v1 tells for how many seconds of its life a GPU has had the driver
@@ -758,13 +710,11 @@ func NvmlDeviceGetBBXTimeData_v1(device NvmlDevice_t, timeData *NvmlBBXTimeData_
 	args := &struct {
 		device   NvmlDevice_t
 		timeData *NvmlBBXTimeData_v1_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, timeData: timeData}
-	if err := call(symNvmlDeviceGetBBXTimeData_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetBBXTimeData_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuUptime_v1 tells how many seconds ago the driver set a GPU up.
@@ -789,13 +739,11 @@ func NvmlDeviceGetGpuUptime_v1(device NvmlDevice_t, uptime *NvmlGpuUptime_v1_t) 
 	args := &struct {
 		device NvmlDevice_t
 		uptime *NvmlGpuUptime_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, uptime: uptime}
-	if err := call(symNvmlDeviceGetGpuUptime_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuUptime_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDisplayMode tells whether a monitor is plugged into a GPU.
@@ -817,13 +765,11 @@ func NvmlDeviceGetDisplayMode(device NvmlDevice_t, display *NvmlEnableState_t) e
 	args := &struct {
 		device  NvmlDevice_t
 		display *NvmlEnableState_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, display: display}
-	if err := call(symNvmlDeviceGetDisplayMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDisplayMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDisplayActive tells whether a display server has set up a screen on a GPU.
@@ -848,13 +794,11 @@ func NvmlDeviceGetDisplayActive(device NvmlDevice_t, isActive *NvmlEnableState_t
 	args := &struct {
 		device   NvmlDevice_t
 		isActive *NvmlEnableState_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, isActive: isActive}
-	if err := call(symNvmlDeviceGetDisplayActive, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDisplayActive, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPersistenceMode tells whether the driver stays loaded for a GPU that no process
@@ -882,13 +826,11 @@ func NvmlDeviceGetPersistenceMode(device NvmlDevice_t, mode *NvmlEnableState_t) 
 	args := &struct {
 		device NvmlDevice_t
 		mode   *NvmlEnableState_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceGetPersistenceMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPersistenceMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPciInfoExt gives the PCI address, device numbers and device class of a GPU.
@@ -912,13 +854,11 @@ func NvmlDeviceGetPciInfoExt(device NvmlDevice_t, pci *NvmlPciInfoExt_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		pci    *NvmlPciInfoExt_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pci: pci}
-	if err := call(symNvmlDeviceGetPciInfoExt, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPciInfoExt, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPciInfo_v3 gives the PCI address and the device numbers of a GPU.
@@ -932,13 +872,11 @@ func NvmlDeviceGetPciInfo_v3(device NvmlDevice_t, pci *NvmlPciInfo_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		pci    *NvmlPciInfo_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pci: pci}
-	if err := call(symNvmlDeviceGetPciInfo_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPciInfo_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMaxPcieLinkGeneration tells the highest PCIe generation that GPU and slot reach
@@ -964,13 +902,11 @@ func NvmlDeviceGetMaxPcieLinkGeneration(device NvmlDevice_t, maxLinkGen *uint32)
 	args := &struct {
 		device     NvmlDevice_t
 		maxLinkGen *uint32
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, maxLinkGen: maxLinkGen}
-	if err := call(symNvmlDeviceGetMaxPcieLinkGeneration, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMaxPcieLinkGeneration, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuMaxPcieLinkGeneration tells the highest PCIe generation of a GPU by itself,
@@ -993,13 +929,11 @@ func NvmlDeviceGetGpuMaxPcieLinkGeneration(device NvmlDevice_t, maxLinkGenDevice
 	args := &struct {
 		device           NvmlDevice_t
 		maxLinkGenDevice *uint32
-		_                [6]uint64
+		_0               [6]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, maxLinkGenDevice: maxLinkGenDevice}
-	if err := call(symNvmlDeviceGetGpuMaxPcieLinkGeneration, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuMaxPcieLinkGeneration, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMaxPcieLinkWidth tells how many PCIe lanes GPU and slot have in common.
@@ -1023,13 +957,11 @@ func NvmlDeviceGetMaxPcieLinkWidth(device NvmlDevice_t, maxLinkWidth *uint32) er
 	args := &struct {
 		device       NvmlDevice_t
 		maxLinkWidth *uint32
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, maxLinkWidth: maxLinkWidth}
-	if err := call(symNvmlDeviceGetMaxPcieLinkWidth, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMaxPcieLinkWidth, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCurrPcieLinkGeneration tells the PCIe generation at which the link runs now.
@@ -1053,13 +985,11 @@ func NvmlDeviceGetCurrPcieLinkGeneration(device NvmlDevice_t, currLinkGen *uint3
 	args := &struct {
 		device      NvmlDevice_t
 		currLinkGen *uint32
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, currLinkGen: currLinkGen}
-	if err := call(symNvmlDeviceGetCurrPcieLinkGeneration, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCurrPcieLinkGeneration, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCurrPcieLinkWidth tells how many PCIe lanes the link uses now.
@@ -1083,13 +1013,11 @@ func NvmlDeviceGetCurrPcieLinkWidth(device NvmlDevice_t, currLinkWidth *uint32) 
 	args := &struct {
 		device        NvmlDevice_t
 		currLinkWidth *uint32
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, currLinkWidth: currLinkWidth}
-	if err := call(symNvmlDeviceGetCurrPcieLinkWidth, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCurrPcieLinkWidth, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPcieThroughput measures the PCIe traffic of a GPU for 20 ms, in KB/s.
@@ -1115,15 +1043,13 @@ func NvmlDeviceGetPcieThroughput(device NvmlDevice_t, counter NvmlPcieUtilCounte
 	args := &struct {
 		device  NvmlDevice_t
 		counter NvmlPcieUtilCounter_t
-		_       [4]byte
+		_0      [4]byte
 		value   *uint32
-		_       [5]uint64
+		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, counter: counter, value: value}
-	if err := call(symNvmlDeviceGetPcieThroughput, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPcieThroughput, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPcieReplayCounter counts the PCIe packets that had to be sent again. Since Kepler.
@@ -1147,13 +1073,11 @@ func NvmlDeviceGetPcieReplayCounter(device NvmlDevice_t, value *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		value  *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, value: value}
-	if err := call(symNvmlDeviceGetPcieReplayCounter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPcieReplayCounter, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetClockInfo gives the frequency at which a part of the GPU runs now, in MHz.
@@ -1176,15 +1100,13 @@ func NvmlDeviceGetClockInfo(device NvmlDevice_t, type_ NvmlClockType_t, clock *u
 	args := &struct {
 		device NvmlDevice_t
 		type_  NvmlClockType_t
-		_      [4]byte
+		_0     [4]byte
 		clock  *uint32
-		_      [5]uint64
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, type_: type_, clock: clock}
-	if err := call(symNvmlDeviceGetClockInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetClockInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMaxClockInfo gives the highest frequency that a part of the GPU can have, in MHz.
@@ -1209,15 +1131,13 @@ func NvmlDeviceGetMaxClockInfo(device NvmlDevice_t, type_ NvmlClockType_t, clock
 	args := &struct {
 		device NvmlDevice_t
 		type_  NvmlClockType_t
-		_      [4]byte
+		_0     [4]byte
 		clock  *uint32
-		_      [5]uint64
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, type_: type_, clock: clock}
-	if err := call(symNvmlDeviceGetMaxClockInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMaxClockInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpcClkVfOffset gives the offset by which the curve of voltage and frequency is
@@ -1241,13 +1161,11 @@ func NvmlDeviceGetGpcClkVfOffset(device NvmlDevice_t, offset *int32) error {
 	args := &struct {
 		device NvmlDevice_t
 		offset *int32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, offset: offset}
-	if err := call(symNvmlDeviceGetGpcClkVfOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpcClkVfOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetApplicationsClock gives the frequency that applications are meant to run at, as set
@@ -1273,15 +1191,13 @@ func NvmlDeviceGetApplicationsClock(device NvmlDevice_t, clockType NvmlClockType
 	args := &struct {
 		device    NvmlDevice_t
 		clockType NvmlClockType_t
-		_         [4]byte
+		_0        [4]byte
 		clockMHz  *uint32
-		_         [5]uint64
+		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, clockType: clockType, clockMHz: clockMHz}
-	if err := call(symNvmlDeviceGetApplicationsClock, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetApplicationsClock, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDefaultApplicationsClock gives the frequency that applications are meant to run at,
@@ -1307,15 +1223,13 @@ func NvmlDeviceGetDefaultApplicationsClock(device NvmlDevice_t, clockType NvmlCl
 	args := &struct {
 		device    NvmlDevice_t
 		clockType NvmlClockType_t
-		_         [4]byte
+		_0        [4]byte
 		clockMHz  *uint32
-		_         [5]uint64
+		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, clockType: clockType, clockMHz: clockMHz}
-	if err := call(symNvmlDeviceGetDefaultApplicationsClock, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDefaultApplicationsClock, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetClock gives the present frequency of a part of the GPU, or one that a maker or
@@ -1340,17 +1254,15 @@ func NvmlDeviceGetClock(device NvmlDevice_t, clockType NvmlClockType_t, clockId 
 	args := &struct {
 		device    NvmlDevice_t
 		clockType NvmlClockType_t
-		_         [4]byte
+		_0        [4]byte
 		clockId   NvmlClockId_t
-		_         [4]byte
+		_1        [4]byte
 		clockMHz  *uint32
-		_         [4]uint64
+		_2        [4]uint64
 		ret       NvmlReturn_t
+		_3        [4]byte
 	}{device: device, clockType: clockType, clockId: clockId, clockMHz: clockMHz}
-	if err := call(symNvmlDeviceGetClock, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetClock, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMaxCustomerBoostClock gives the boost frequency that the maker of the board allows
@@ -1374,15 +1286,13 @@ func NvmlDeviceGetMaxCustomerBoostClock(device NvmlDevice_t, clockType NvmlClock
 	args := &struct {
 		device    NvmlDevice_t
 		clockType NvmlClockType_t
-		_         [4]byte
+		_0        [4]byte
 		clockMHz  *uint32
-		_         [5]uint64
+		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, clockType: clockType, clockMHz: clockMHz}
-	if err := call(symNvmlDeviceGetMaxCustomerBoostClock, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMaxCustomerBoostClock, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSupportedMemoryClocks lists the memory frequencies of a GPU in MHz, for
@@ -1411,13 +1321,11 @@ func NvmlDeviceGetSupportedMemoryClocks(device NvmlDevice_t, count *uint32, cloc
 		device    NvmlDevice_t
 		count     *uint32
 		clocksMHz *uint32
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, count: count, clocksMHz: clocksMHz}
-	if err := call(symNvmlDeviceGetSupportedMemoryClocks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSupportedMemoryClocks, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSupportedGraphicsClocks lists the graphics frequencies that go with a memory
@@ -1446,16 +1354,14 @@ func NvmlDeviceGetSupportedGraphicsClocks(device NvmlDevice_t, memoryClockMHz ui
 	args := &struct {
 		device         NvmlDevice_t
 		memoryClockMHz uint32
-		_              [4]byte
+		_0             [4]byte
 		count          *uint32
 		clocksMHz      *uint32
-		_              [4]uint64
+		_1             [4]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{device: device, memoryClockMHz: memoryClockMHz, count: count, clocksMHz: clocksMHz}
-	if err := call(symNvmlDeviceGetSupportedGraphicsClocks, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSupportedGraphicsClocks, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAutoBoostedClocksEnabled tells whether the GPU raises its clocks by itself, and
@@ -1482,13 +1388,11 @@ func NvmlDeviceGetAutoBoostedClocksEnabled(device NvmlDevice_t, isEnabled *NvmlE
 		device           NvmlDevice_t
 		isEnabled        *NvmlEnableState_t
 		defaultIsEnabled *NvmlEnableState_t
-		_                [5]uint64
+		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, isEnabled: isEnabled, defaultIsEnabled: defaultIsEnabled}
-	if err := call(symNvmlDeviceGetAutoBoostedClocksEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAutoBoostedClocksEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetFanSpeed gives the speed that the driver wants of the fan, in percent.
@@ -1513,13 +1417,11 @@ func NvmlDeviceGetFanSpeed(device NvmlDevice_t, speed *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		speed  *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, speed: speed}
-	if err := call(symNvmlDeviceGetFanSpeed, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetFanSpeed, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetFanSpeed_v2 gives the speed that the driver wants of one fan, in percent.
@@ -1544,15 +1446,13 @@ func NvmlDeviceGetFanSpeed_v2(device NvmlDevice_t, fan uint32, speed *uint32) er
 	args := &struct {
 		device NvmlDevice_t
 		fan    uint32
-		_      [4]byte
+		_0     [4]byte
 		speed  *uint32
-		_      [5]uint64
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, fan: fan, speed: speed}
-	if err := call(symNvmlDeviceGetFanSpeed_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetFanSpeed_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetFanSpeedRPM gives the speed that the driver wants of one fan, in turns a minute.
@@ -1577,13 +1477,11 @@ func NvmlDeviceGetFanSpeedRPM(device NvmlDevice_t, fanSpeed *NvmlFanSpeedInfo_t)
 	args := &struct {
 		device   NvmlDevice_t
 		fanSpeed *NvmlFanSpeedInfo_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, fanSpeed: fanSpeed}
-	if err := call(symNvmlDeviceGetFanSpeedRPM, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetFanSpeedRPM, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetTargetFanSpeed gives the speed that one fan is to reach, in percent: the driver's
@@ -1607,15 +1505,13 @@ func NvmlDeviceGetTargetFanSpeed(device NvmlDevice_t, fan uint32, targetSpeed *u
 	args := &struct {
 		device      NvmlDevice_t
 		fan         uint32
-		_           [4]byte
+		_0          [4]byte
 		targetSpeed *uint32
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, fan: fan, targetSpeed: targetSpeed}
-	if err := call(symNvmlDeviceGetTargetFanSpeed, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetTargetFanSpeed, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMinMaxFanSpeed gives the range that [NvmlDeviceSetFanSpeed_v2] accepts, in percent.
@@ -1638,13 +1534,11 @@ func NvmlDeviceGetMinMaxFanSpeed(device NvmlDevice_t, minSpeed *uint32, maxSpeed
 		device   NvmlDevice_t
 		minSpeed *uint32
 		maxSpeed *uint32
-		_        [5]uint64
+		_0       [5]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, minSpeed: minSpeed, maxSpeed: maxSpeed}
-	if err := call(symNvmlDeviceGetMinMaxFanSpeed, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMinMaxFanSpeed, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetFanControlPolicy_v2 tells whether the driver or the user governs a fan. Since
@@ -1668,15 +1562,13 @@ func NvmlDeviceGetFanControlPolicy_v2(device NvmlDevice_t, fan uint32, policy *N
 	args := &struct {
 		device NvmlDevice_t
 		fan    uint32
-		_      [4]byte
+		_0     [4]byte
 		policy *NvmlFanControlPolicy_t
-		_      [5]uint64
+		_1     [5]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, fan: fan, policy: policy}
-	if err := call(symNvmlDeviceGetFanControlPolicy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetFanControlPolicy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNumFans counts the fans of a GPU.
@@ -1698,13 +1590,11 @@ func NvmlDeviceGetNumFans(device NvmlDevice_t, numFans *uint32) error {
 	args := &struct {
 		device  NvmlDevice_t
 		numFans *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, numFans: numFans}
-	if err := call(symNvmlDeviceGetNumFans, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNumFans, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetTemperature gives the temperature of a GPU, in degrees Celsius.
@@ -1728,15 +1618,13 @@ func NvmlDeviceGetTemperature(device NvmlDevice_t, sensorType NvmlTemperatureSen
 	args := &struct {
 		device     NvmlDevice_t
 		sensorType NvmlTemperatureSensors_t
-		_          [4]byte
+		_0         [4]byte
 		temp       *uint32
-		_          [5]uint64
+		_1         [5]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, sensorType: sensorType, temp: temp}
-	if err := call(symNvmlDeviceGetTemperature, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetTemperature, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCoolerInfo tells how a cooler is controlled and what it cools. Since Maxwell.
@@ -1759,13 +1647,11 @@ func NvmlDeviceGetCoolerInfo(device NvmlDevice_t, coolerInfo *NvmlCoolerInfo_t) 
 	args := &struct {
 		device     NvmlDevice_t
 		coolerInfo *NvmlCoolerInfo_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, coolerInfo: coolerInfo}
-	if err := call(symNvmlDeviceGetCoolerInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCoolerInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetTemperatureV gives the temperature of a GPU in whole degrees Celsius.
@@ -1792,13 +1678,11 @@ func NvmlDeviceGetTemperatureV(device NvmlDevice_t, temperature *NvmlTemperature
 	args := &struct {
 		device      NvmlDevice_t
 		temperature *NvmlTemperature_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, temperature: temperature}
-	if err := call(symNvmlDeviceGetTemperatureV, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetTemperatureV, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetTemperatureThreshold gives the temperature at which a GPU reacts, in degrees
@@ -1825,15 +1709,13 @@ func NvmlDeviceGetTemperatureThreshold(device NvmlDevice_t, thresholdType NvmlTe
 	args := &struct {
 		device        NvmlDevice_t
 		thresholdType NvmlTemperatureThresholds_t
-		_             [4]byte
+		_0            [4]byte
 		temp          *uint32
-		_             [5]uint64
+		_1            [5]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{device: device, thresholdType: thresholdType, temp: temp}
-	if err := call(symNvmlDeviceGetTemperatureThreshold, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetTemperatureThreshold, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMarginTemperature tells how many degrees Celsius are left until the nearest
@@ -1856,13 +1738,11 @@ func NvmlDeviceGetMarginTemperature(device NvmlDevice_t, marginTempInfo *NvmlMar
 	args := &struct {
 		device         NvmlDevice_t
 		marginTempInfo *NvmlMarginTemperature_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, marginTempInfo: marginTempInfo}
-	if err := call(symNvmlDeviceGetMarginTemperature, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMarginTemperature, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetThermalSettings gives the thermal sensors of a GPU: what each measures, its range
@@ -1886,15 +1766,13 @@ func NvmlDeviceGetThermalSettings(device NvmlDevice_t, sensorIndex uint32, pTher
 	args := &struct {
 		device           NvmlDevice_t
 		sensorIndex      uint32
-		_                [4]byte
+		_0               [4]byte
 		pThermalSettings *NvmlGpuThermalSettings_t
-		_                [5]uint64
+		_1               [5]uint64
 		ret              NvmlReturn_t
+		_2               [4]byte
 	}{device: device, sensorIndex: sensorIndex, pThermalSettings: pThermalSettings}
-	if err := call(symNvmlDeviceGetThermalSettings, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetThermalSettings, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPerformanceState gives the performance state of a GPU: 0 is the fastest, 15 the
@@ -1919,13 +1797,11 @@ func NvmlDeviceGetPerformanceState(device NvmlDevice_t, pState *NvmlPstates_t) e
 	args := &struct {
 		device NvmlDevice_t
 		pState *NvmlPstates_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pState: pState}
-	if err := call(symNvmlDeviceGetPerformanceState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPerformanceState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCurrentClocksEventReasons tells why a GPU does not run faster now, as a sum of bits.
@@ -1954,13 +1830,11 @@ func NvmlDeviceGetCurrentClocksEventReasons(device NvmlDevice_t, clocksEventReas
 	args := &struct {
 		device             NvmlDevice_t
 		clocksEventReasons *uint64
-		_                  [6]uint64
+		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{device: device, clocksEventReasons: clocksEventReasons}
-	if err := call(symNvmlDeviceGetCurrentClocksEventReasons, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCurrentClocksEventReasons, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCurrentClocksThrottleReasons tells why a GPU does not run faster now, as a sum of
@@ -1987,13 +1861,11 @@ func NvmlDeviceGetCurrentClocksThrottleReasons(device NvmlDevice_t, clocksThrott
 	args := &struct {
 		device                NvmlDevice_t
 		clocksThrottleReasons *uint64
-		_                     [6]uint64
+		_0                    [6]uint64
 		ret                   NvmlReturn_t
+		_1                    [4]byte
 	}{device: device, clocksThrottleReasons: clocksThrottleReasons}
-	if err := call(symNvmlDeviceGetCurrentClocksThrottleReasons, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCurrentClocksThrottleReasons, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSupportedClocksEventReasons tells which bits
@@ -2017,13 +1889,11 @@ func NvmlDeviceGetSupportedClocksEventReasons(device NvmlDevice_t, supportedCloc
 	args := &struct {
 		device                      NvmlDevice_t
 		supportedClocksEventReasons *uint64
-		_                           [6]uint64
+		_0                          [6]uint64
 		ret                         NvmlReturn_t
+		_1                          [4]byte
 	}{device: device, supportedClocksEventReasons: supportedClocksEventReasons}
-	if err := call(symNvmlDeviceGetSupportedClocksEventReasons, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSupportedClocksEventReasons, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSupportedClocksThrottleReasons tells which bits
@@ -2044,13 +1914,11 @@ func NvmlDeviceGetSupportedClocksThrottleReasons(device NvmlDevice_t, supportedC
 	args := &struct {
 		device                         NvmlDevice_t
 		supportedClocksThrottleReasons *uint64
-		_                              [6]uint64
+		_0                             [6]uint64
 		ret                            NvmlReturn_t
+		_1                             [4]byte
 	}{device: device, supportedClocksThrottleReasons: supportedClocksThrottleReasons}
-	if err := call(symNvmlDeviceGetSupportedClocksThrottleReasons, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSupportedClocksThrottleReasons, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPowerState gives the performance state of a GPU: 0 is the fastest, 15 the slowest.
@@ -2076,13 +1944,11 @@ func NvmlDeviceGetPowerState(device NvmlDevice_t, pState *NvmlPstates_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		pState *NvmlPstates_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pState: pState}
-	if err := call(symNvmlDeviceGetPowerState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPowerState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDynamicPstatesInfo gives the load of graphics engine, frame buffer, video engine and
@@ -2107,13 +1973,11 @@ func NvmlDeviceGetDynamicPstatesInfo(device NvmlDevice_t, pDynamicPstatesInfo *N
 	args := &struct {
 		device              NvmlDevice_t
 		pDynamicPstatesInfo *NvmlGpuDynamicPstatesInfo_t
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, pDynamicPstatesInfo: pDynamicPstatesInfo}
-	if err := call(symNvmlDeviceGetDynamicPstatesInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDynamicPstatesInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMemClkVfOffset gives the offset by which the curve of voltage and frequency is
@@ -2137,13 +2001,11 @@ func NvmlDeviceGetMemClkVfOffset(device NvmlDevice_t, offset *int32) error {
 	args := &struct {
 		device NvmlDevice_t
 		offset *int32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, offset: offset}
-	if err := call(symNvmlDeviceGetMemClkVfOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMemClkVfOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMinMaxClockOfPState gives the range of a clock in a performance state, in MHz.
@@ -2167,18 +2029,16 @@ func NvmlDeviceGetMinMaxClockOfPState(device NvmlDevice_t, type_ NvmlClockType_t
 	args := &struct {
 		device      NvmlDevice_t
 		type_       NvmlClockType_t
-		_           [4]byte
+		_0          [4]byte
 		pstate      NvmlPstates_t
-		_           [4]byte
+		_1          [4]byte
 		minClockMHz *uint32
 		maxClockMHz *uint32
-		_           [3]uint64
+		_2          [3]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, type_: type_, pstate: pstate, minClockMHz: minClockMHz, maxClockMHz: maxClockMHz}
-	if err := call(symNvmlDeviceGetMinMaxClockOfPState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMinMaxClockOfPState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSupportedPerformanceStates lists the performance states of a GPU.
@@ -2204,14 +2064,12 @@ func NvmlDeviceGetSupportedPerformanceStates(device NvmlDevice_t, pstates *NvmlP
 		device  NvmlDevice_t
 		pstates *NvmlPstates_t
 		size    uint32
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, pstates: pstates, size: size}
-	if err := call(symNvmlDeviceGetSupportedPerformanceStates, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSupportedPerformanceStates, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpcClkMinMaxVfOffset gives the bounds for the offset of the graphics clock or the
@@ -2237,13 +2095,11 @@ func NvmlDeviceGetGpcClkMinMaxVfOffset(device NvmlDevice_t, minOffset *int32, ma
 		device    NvmlDevice_t
 		minOffset *int32
 		maxOffset *int32
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, minOffset: minOffset, maxOffset: maxOffset}
-	if err := call(symNvmlDeviceGetGpcClkMinMaxVfOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpcClkMinMaxVfOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMemClkMinMaxVfOffset gives the bounds for the offset of the graphics clock or the
@@ -2269,13 +2125,11 @@ func NvmlDeviceGetMemClkMinMaxVfOffset(device NvmlDevice_t, minOffset *int32, ma
 		device    NvmlDevice_t
 		minOffset *int32
 		maxOffset *int32
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, minOffset: minOffset, maxOffset: maxOffset}
-	if err := call(symNvmlDeviceGetMemClkMinMaxVfOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMemClkMinMaxVfOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetClockOffsets gives the offset of a clock in a performance state, and its bounds, in
@@ -2302,13 +2156,11 @@ func NvmlDeviceGetClockOffsets(device NvmlDevice_t, info *NvmlClockOffset_t) err
 	args := &struct {
 		device NvmlDevice_t
 		info   *NvmlClockOffset_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
-	if err := call(symNvmlDeviceGetClockOffsets, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetClockOffsets, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetClockOffsets shifts a clock in a performance state: overclocking, or saving power.
@@ -2336,13 +2188,11 @@ func NvmlDeviceSetClockOffsets(device NvmlDevice_t, info *NvmlClockOffset_t) err
 	args := &struct {
 		device NvmlDevice_t
 		info   *NvmlClockOffset_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
-	if err := call(symNvmlDeviceSetClockOffsets, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetClockOffsets, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPerformanceModes describes all performance levels of a GPU with their clocks, as one
@@ -2371,13 +2221,11 @@ func NvmlDeviceGetPerformanceModes(device NvmlDevice_t, perfModes *NvmlDevicePer
 	args := &struct {
 		device    NvmlDevice_t
 		perfModes *NvmlDevicePerfModes_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, perfModes: perfModes}
-	if err := call(symNvmlDeviceGetPerformanceModes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPerformanceModes, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCurrentClockFreqs gives the clocks of a GPU now as one text, in the form of
@@ -2401,13 +2249,11 @@ func NvmlDeviceGetCurrentClockFreqs(device NvmlDevice_t, currentClockFreqs *Nvml
 	args := &struct {
 		device            NvmlDevice_t
 		currentClockFreqs *NvmlDeviceCurrentClockFreqs_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{device: device, currentClockFreqs: currentClockFreqs}
-	if err := call(symNvmlDeviceGetCurrentClockFreqs, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCurrentClockFreqs, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPowerManagementMode tells whether some power management may slow a GPU down.
@@ -2434,13 +2280,11 @@ func NvmlDeviceGetPowerManagementMode(device NvmlDevice_t, mode *NvmlEnableState
 	args := &struct {
 		device NvmlDevice_t
 		mode   *NvmlEnableState_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceGetPowerManagementMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPowerManagementMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPowerManagementLimit gives the power limit that is set for a board, in milliwatts.
@@ -2465,13 +2309,11 @@ func NvmlDeviceGetPowerManagementLimit(device NvmlDevice_t, limit *uint32) error
 	args := &struct {
 		device NvmlDevice_t
 		limit  *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, limit: limit}
-	if err := call(symNvmlDeviceGetPowerManagementLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPowerManagementLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPowerManagementLimitConstraints gives the range in which the power limit can be set,
@@ -2498,13 +2340,11 @@ func NvmlDeviceGetPowerManagementLimitConstraints(device NvmlDevice_t, minLimit 
 		device   NvmlDevice_t
 		minLimit *uint32
 		maxLimit *uint32
-		_        [5]uint64
+		_0       [5]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, minLimit: minLimit, maxLimit: maxLimit}
-	if err := call(symNvmlDeviceGetPowerManagementLimitConstraints, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPowerManagementLimitConstraints, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPowerManagementDefaultLimit gives the power limit that a board starts with, in
@@ -2527,13 +2367,11 @@ func NvmlDeviceGetPowerManagementDefaultLimit(device NvmlDevice_t, defaultLimit 
 	args := &struct {
 		device       NvmlDevice_t
 		defaultLimit *uint32
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, defaultLimit: defaultLimit}
-	if err := call(symNvmlDeviceGetPowerManagementDefaultLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPowerManagementDefaultLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPowerUsage gives the power that a board draws, memory and all, in milliwatts.
@@ -2559,13 +2397,11 @@ func NvmlDeviceGetPowerUsage(device NvmlDevice_t, power *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		power  *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, power: power}
-	if err := call(symNvmlDeviceGetPowerUsage, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPowerUsage, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPowerMizerMode_v1 tells how the driver chooses performance levels, and which ways a
@@ -2589,13 +2425,11 @@ func NvmlDeviceGetPowerMizerMode_v1(device NvmlDevice_t, powerMizerMode *NvmlDev
 	args := &struct {
 		device         NvmlDevice_t
 		powerMizerMode *NvmlDevicePowerMizerModes_v1_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, powerMizerMode: powerMizerMode}
-	if err := call(symNvmlDeviceGetPowerMizerMode_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPowerMizerMode_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetPowerMizerMode_v1 sets how the driver chooses performance levels. Since Maxwell.
@@ -2617,13 +2451,11 @@ func NvmlDeviceSetPowerMizerMode_v1(device NvmlDevice_t, powerMizerMode *NvmlDev
 	args := &struct {
 		device         NvmlDevice_t
 		powerMizerMode *NvmlDevicePowerMizerModes_v1_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, powerMizerMode: powerMizerMode}
-	if err := call(symNvmlDeviceSetPowerMizerMode_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetPowerMizerMode_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetTotalEnergyConsumption gives the energy that a GPU has used since the driver was
@@ -2648,13 +2480,11 @@ func NvmlDeviceGetTotalEnergyConsumption(device NvmlDevice_t, energy *uint64) er
 	args := &struct {
 		device NvmlDevice_t
 		energy *uint64
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, energy: energy}
-	if err := call(symNvmlDeviceGetTotalEnergyConsumption, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetTotalEnergyConsumption, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetEnforcedPowerLimit gives the power limit in force, the tightest of all, in
@@ -2679,13 +2509,11 @@ func NvmlDeviceGetEnforcedPowerLimit(device NvmlDevice_t, limit *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		limit  *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, limit: limit}
-	if err := call(symNvmlDeviceGetEnforcedPowerLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetEnforcedPowerLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetAdaptiveTgpMode_v1 asks for power budgets that even out differences between the GPUs
@@ -2714,14 +2542,12 @@ func NvmlDeviceSetAdaptiveTgpMode_v1(device NvmlDevice_t, mode NvmlEnableState_t
 	args := &struct {
 		device NvmlDevice_t
 		mode   NvmlEnableState_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceSetAdaptiveTgpMode_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetAdaptiveTgpMode_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAdaptiveTgpModeInfo_v1 tells what was asked of the adaptive power budget, what the
@@ -2747,13 +2573,11 @@ func NvmlDeviceGetAdaptiveTgpModeInfo_v1(device NvmlDevice_t, info *NvmlAdaptive
 	args := &struct {
 		device NvmlDevice_t
 		info   *NvmlAdaptiveTgpModeInfo_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
-	if err := call(symNvmlDeviceGetAdaptiveTgpModeInfo_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAdaptiveTgpModeInfo_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuOperationMode tells which parts of a GPU are switched off to save power, now and
@@ -2782,13 +2606,11 @@ func NvmlDeviceGetGpuOperationMode(device NvmlDevice_t, current *NvmlGpuOperatio
 		device  NvmlDevice_t
 		current *NvmlGpuOperationMode_t
 		pending *NvmlGpuOperationMode_t
-		_       [5]uint64
+		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
-	if err := call(symNvmlDeviceGetGpuOperationMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuOperationMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMemoryInfo gives the memory of a device in bytes: all of it, free and in use.
@@ -2817,13 +2639,11 @@ func NvmlDeviceGetMemoryInfo(device NvmlDevice_t, memory *NvmlMemory_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		memory *NvmlMemory_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, memory: memory}
-	if err := call(symNvmlDeviceGetMemoryInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMemoryInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMemoryInfo_v2 gives the memory of a device in bytes: all of it, reserved, free and
@@ -2851,13 +2671,11 @@ func NvmlDeviceGetMemoryInfo_v2(device NvmlDevice_t, memory *NvmlMemory_v2_t) er
 	args := &struct {
 		device NvmlDevice_t
 		memory *NvmlMemory_v2_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, memory: memory}
-	if err := call(symNvmlDeviceGetMemoryInfo_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMemoryInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetMemoryLimits_v1 limits how much GPU memory the processes of a cgroup can have. Linux
@@ -2887,13 +2705,11 @@ func NvmlDeviceSetMemoryLimits_v1(device NvmlDevice_t, limits *NvmlSetMemoryLimi
 	args := &struct {
 		device NvmlDevice_t
 		limits *NvmlSetMemoryLimits_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, limits: limits}
-	if err := call(symNvmlDeviceSetMemoryLimits_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetMemoryLimits_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMemoryLimits_v1 tells the limits on GPU memory of a cgroup, and how much of it is in
@@ -2921,13 +2737,11 @@ func NvmlDeviceGetMemoryLimits_v1(device NvmlDevice_t, limits *NvmlGetMemoryLimi
 	args := &struct {
 		device NvmlDevice_t
 		limits *NvmlGetMemoryLimits_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, limits: limits}
-	if err := call(symNvmlDeviceGetMemoryLimits_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMemoryLimits_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetComputeMode tells which processes may make CUDA contexts on a device: all, one or
@@ -2952,13 +2766,11 @@ func NvmlDeviceGetComputeMode(device NvmlDevice_t, mode *NvmlComputeMode_t) erro
 	args := &struct {
 		device NvmlDevice_t
 		mode   *NvmlComputeMode_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, mode: mode}
-	if err := call(symNvmlDeviceGetComputeMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetComputeMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCudaComputeCapability gives the compute capability of a GPU, 9 and 0 for Hopper,
@@ -2980,13 +2792,11 @@ func NvmlDeviceGetCudaComputeCapability(device NvmlDevice_t, major *int32, minor
 		device NvmlDevice_t
 		major  *int32
 		minor  *int32
-		_      [5]uint64
+		_0     [5]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, major: major, minor: minor}
-	if err := call(symNvmlDeviceGetCudaComputeCapability, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCudaComputeCapability, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDramEncryptionMode tells whether a GPU encrypts its memory now, and whether it will
@@ -3014,13 +2824,11 @@ func NvmlDeviceGetDramEncryptionMode(device NvmlDevice_t, current *NvmlDramEncry
 		device  NvmlDevice_t
 		current *NvmlDramEncryptionInfo_t
 		pending *NvmlDramEncryptionInfo_t
-		_       [5]uint64
+		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
-	if err := call(symNvmlDeviceGetDramEncryptionMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDramEncryptionMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetDramEncryptionMode sets whether a GPU encrypts its memory, from the next reboot on.
@@ -3047,13 +2855,11 @@ func NvmlDeviceSetDramEncryptionMode(device NvmlDevice_t, dramEncryption *NvmlDr
 	args := &struct {
 		device         NvmlDevice_t
 		dramEncryption *NvmlDramEncryptionInfo_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, dramEncryption: dramEncryption}
-	if err := call(symNvmlDeviceSetDramEncryptionMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetDramEncryptionMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetEccMode tells whether ECC is on now, and whether it will be after the next reboot.
@@ -3079,13 +2885,11 @@ func NvmlDeviceGetEccMode(device NvmlDevice_t, current *NvmlEnableState_t, pendi
 		device  NvmlDevice_t
 		current *NvmlEnableState_t
 		pending *NvmlEnableState_t
-		_       [5]uint64
+		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
-	if err := call(symNvmlDeviceGetEccMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetEccMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDefaultEccMode tells whether ECC is on when a GPU leaves the factory.
@@ -3109,13 +2913,11 @@ func NvmlDeviceGetDefaultEccMode(device NvmlDevice_t, defaultMode *NvmlEnableSta
 	args := &struct {
 		device      NvmlDevice_t
 		defaultMode *NvmlEnableState_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, defaultMode: defaultMode}
-	if err := call(symNvmlDeviceGetDefaultEccMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDefaultEccMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetBoardId gives a number that GPUs under the same PCIe switch chip share.
@@ -3140,13 +2942,11 @@ func NvmlDeviceGetBoardId(device NvmlDevice_t, boardId *uint32) error {
 	args := &struct {
 		device  NvmlDevice_t
 		boardId *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, boardId: boardId}
-	if err := call(symNvmlDeviceGetBoardId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetBoardId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMultiGpuBoard tells whether a GPU is on a board with several GPUs.
@@ -3168,13 +2968,11 @@ func NvmlDeviceGetMultiGpuBoard(device NvmlDevice_t, multiGpuBool *uint32) error
 	args := &struct {
 		device       NvmlDevice_t
 		multiGpuBool *uint32
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, multiGpuBool: multiGpuBool}
-	if err := call(symNvmlDeviceGetMultiGpuBoard, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMultiGpuBoard, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetTotalEccErrors counts the memory errors of a whole GPU. ECC must be on.
@@ -3200,17 +2998,15 @@ func NvmlDeviceGetTotalEccErrors(device NvmlDevice_t, errorType NvmlMemoryErrorT
 	args := &struct {
 		device      NvmlDevice_t
 		errorType   NvmlMemoryErrorType_t
-		_           [4]byte
+		_0          [4]byte
 		counterType NvmlEccCounterType_t
-		_           [4]byte
+		_1          [4]byte
 		eccCounts   *uint64
-		_           [4]uint64
+		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, errorType: errorType, counterType: counterType, eccCounts: eccCounts}
-	if err := call(symNvmlDeviceGetTotalEccErrors, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetTotalEccErrors, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDetailedEccErrors counts the memory errors in L1, L2, device memory and register
@@ -3242,17 +3038,15 @@ func NvmlDeviceGetDetailedEccErrors(device NvmlDevice_t, errorType NvmlMemoryErr
 	args := &struct {
 		device      NvmlDevice_t
 		errorType   NvmlMemoryErrorType_t
-		_           [4]byte
+		_0          [4]byte
 		counterType NvmlEccCounterType_t
-		_           [4]byte
+		_1          [4]byte
 		eccCounts   *NvmlEccErrorCounts_t
-		_           [4]uint64
+		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{device: device, errorType: errorType, counterType: counterType, eccCounts: eccCounts}
-	if err := call(symNvmlDeviceGetDetailedEccErrors, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDetailedEccErrors, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMemoryErrorCounter counts the memory errors in one place of a GPU. ECC must be on.
@@ -3280,19 +3074,17 @@ func NvmlDeviceGetMemoryErrorCounter(device NvmlDevice_t, errorType NvmlMemoryEr
 	args := &struct {
 		device       NvmlDevice_t
 		errorType    NvmlMemoryErrorType_t
-		_            [4]byte
+		_0           [4]byte
 		counterType  NvmlEccCounterType_t
-		_            [4]byte
+		_1           [4]byte
 		locationType NvmlMemoryLocation_t
-		_            [4]byte
+		_2           [4]byte
 		count        *uint64
-		_            [3]uint64
+		_3           [3]uint64
 		ret          NvmlReturn_t
+		_4           [4]byte
 	}{device: device, errorType: errorType, counterType: counterType, locationType: locationType, count: count}
-	if err := call(symNvmlDeviceGetMemoryErrorCounter, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMemoryErrorCounter, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetUtilizationRates gives the load of a GPU in percent of the last sample period.
@@ -3319,13 +3111,11 @@ func NvmlDeviceGetUtilizationRates(device NvmlDevice_t, utilization *NvmlUtiliza
 	args := &struct {
 		device      NvmlDevice_t
 		utilization *NvmlUtilization_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, utilization: utilization}
-	if err := call(symNvmlDeviceGetUtilizationRates, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetUtilizationRates, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetEncoderUtilization gives the load of a media engine in percent: the video encoder,
@@ -3352,13 +3142,11 @@ func NvmlDeviceGetEncoderUtilization(device NvmlDevice_t, utilization *uint32, s
 		device           NvmlDevice_t
 		utilization      *uint32
 		samplingPeriodUs *uint32
-		_                [5]uint64
+		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, utilization: utilization, samplingPeriodUs: samplingPeriodUs}
-	if err := call(symNvmlDeviceGetEncoderUtilization, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetEncoderUtilization, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetEncoderCapacity gives a GPU's present capacity to encode video, from 0 to 100
@@ -3382,15 +3170,13 @@ func NvmlDeviceGetEncoderCapacity(device NvmlDevice_t, encoderQueryType NvmlEnco
 	args := &struct {
 		device           NvmlDevice_t
 		encoderQueryType NvmlEncoderType_t
-		_                [4]byte
+		_0               [4]byte
 		encoderCapacity  *uint32
-		_                [5]uint64
+		_1               [5]uint64
 		ret              NvmlReturn_t
+		_2               [4]byte
 	}{device: device, encoderQueryType: encoderQueryType, encoderCapacity: encoderCapacity}
-	if err := call(symNvmlDeviceGetEncoderCapacity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetEncoderCapacity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetEncoderStats counts the sessions that encode video on a GPU, with their mean rate
@@ -3414,13 +3200,11 @@ func NvmlDeviceGetEncoderStats(device NvmlDevice_t, sessionCount *uint32, averag
 		sessionCount   *uint32
 		averageFps     *uint32
 		averageLatency *uint32
-		_              [4]uint64
+		_0             [4]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, sessionCount: sessionCount, averageFps: averageFps, averageLatency: averageLatency}
-	if err := call(symNvmlDeviceGetEncoderStats, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetEncoderStats, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetEncoderSessions lists the sessions that encode video on a GPU: process, codec, size,
@@ -3446,13 +3230,11 @@ func NvmlDeviceGetEncoderSessions(device NvmlDevice_t, sessionCount *uint32, ses
 		device       NvmlDevice_t
 		sessionCount *uint32
 		sessionInfos *NvmlEncoderSessionInfo_t
-		_            [5]uint64
+		_0           [5]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, sessionCount: sessionCount, sessionInfos: sessionInfos}
-	if err := call(symNvmlDeviceGetEncoderSessions, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetEncoderSessions, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDecoderUtilization gives the load of a media engine in percent: the video encoder,
@@ -3479,13 +3261,11 @@ func NvmlDeviceGetDecoderUtilization(device NvmlDevice_t, utilization *uint32, s
 		device           NvmlDevice_t
 		utilization      *uint32
 		samplingPeriodUs *uint32
-		_                [5]uint64
+		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, utilization: utilization, samplingPeriodUs: samplingPeriodUs}
-	if err := call(symNvmlDeviceGetDecoderUtilization, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDecoderUtilization, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetJpgUtilization gives the load of a media engine in percent: the video encoder, the
@@ -3512,13 +3292,11 @@ func NvmlDeviceGetJpgUtilization(device NvmlDevice_t, utilization *uint32, sampl
 		device           NvmlDevice_t
 		utilization      *uint32
 		samplingPeriodUs *uint32
-		_                [5]uint64
+		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, utilization: utilization, samplingPeriodUs: samplingPeriodUs}
-	if err := call(symNvmlDeviceGetJpgUtilization, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetJpgUtilization, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetOfaUtilization gives the load of a media engine in percent: the video encoder, the
@@ -3545,13 +3323,11 @@ func NvmlDeviceGetOfaUtilization(device NvmlDevice_t, utilization *uint32, sampl
 		device           NvmlDevice_t
 		utilization      *uint32
 		samplingPeriodUs *uint32
-		_                [5]uint64
+		_0               [5]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, utilization: utilization, samplingPeriodUs: samplingPeriodUs}
-	if err := call(symNvmlDeviceGetOfaUtilization, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetOfaUtilization, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetFBCStats counts the sessions that capture a GPU's frame buffer, with their mean rate
@@ -3571,13 +3347,11 @@ func NvmlDeviceGetFBCStats(device NvmlDevice_t, fbcStats *NvmlFBCStats_t) error 
 	args := &struct {
 		device   NvmlDevice_t
 		fbcStats *NvmlFBCStats_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, fbcStats: fbcStats}
-	if err := call(symNvmlDeviceGetFBCStats, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetFBCStats, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetFBCSessions lists the sessions that capture a GPU's frame buffer. Since Maxwell.
@@ -3603,13 +3377,11 @@ func NvmlDeviceGetFBCSessions(device NvmlDevice_t, sessionCount *uint32, session
 		device       NvmlDevice_t
 		sessionCount *uint32
 		sessionInfo  *NvmlFBCSessionInfo_t
-		_            [5]uint64
+		_0           [5]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, sessionCount: sessionCount, sessionInfo: sessionInfo}
-	if err := call(symNvmlDeviceGetFBCSessions, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetFBCSessions, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDriverModel_v2 tells how the driver runs a GPU under Windows, now and after the next
@@ -3625,13 +3397,11 @@ func NvmlDeviceGetDriverModel_v2(device NvmlDevice_t, current *NvmlDriverModel_t
 		device  NvmlDevice_t
 		current *NvmlDriverModel_t
 		pending *NvmlDriverModel_t
-		_       [5]uint64
+		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
-	if err := call(symNvmlDeviceGetDriverModel_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDriverModel_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVbiosVersion gives the version of a GPU's firmware for the start, the VBIOS.
@@ -3655,14 +3425,12 @@ func NvmlDeviceGetVbiosVersion(device NvmlDevice_t, version *byte, length uint32
 		device  NvmlDevice_t
 		version *byte
 		length  uint32
-		_       [4]byte
-		_       [5]uint64
+		_0      [4]byte
+		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, version: version, length: length}
-	if err := call(symNvmlDeviceGetVbiosVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVbiosVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetBridgeChipInfo lists the PCIe bridge chips on a board with several GPUs, the nearest
@@ -3685,13 +3453,11 @@ func NvmlDeviceGetBridgeChipInfo(device NvmlDevice_t, bridgeHierarchy *NvmlBridg
 	args := &struct {
 		device          NvmlDevice_t
 		bridgeHierarchy *NvmlBridgeChipHierarchy_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, bridgeHierarchy: bridgeHierarchy}
-	if err := call(symNvmlDeviceGetBridgeChipInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetBridgeChipInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetComputeRunningProcesses_v3 lists the processes with a CUDA context on a device, and
@@ -3707,13 +3473,11 @@ func NvmlDeviceGetComputeRunningProcesses_v3(device NvmlDevice_t, infoCount *uin
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetComputeRunningProcesses_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetComputeRunningProcesses_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGraphicsRunningProcesses_v3 lists the processes that draw with a GPU, with OpenGL or
@@ -3729,13 +3493,11 @@ func NvmlDeviceGetGraphicsRunningProcesses_v3(device NvmlDevice_t, infoCount *ui
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetGraphicsRunningProcesses_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGraphicsRunningProcesses_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMPSComputeRunningProcesses_v3 lists the processes that use a GPU through CUDA's
@@ -3751,13 +3513,11 @@ func NvmlDeviceGetMPSComputeRunningProcesses_v3(device NvmlDevice_t, infoCount *
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetMPSComputeRunningProcesses_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMPSComputeRunningProcesses_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetRunningProcessDetailList lists the processes of a chosen kind on a device, with the
@@ -3791,13 +3551,11 @@ func NvmlDeviceGetRunningProcessDetailList(device NvmlDevice_t, plist *NvmlProce
 	args := &struct {
 		device NvmlDevice_t
 		plist  *NvmlProcessDetailList_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, plist: plist}
-	if err := call(symNvmlDeviceGetRunningProcessDetailList, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetRunningProcessDetailList, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceOnSameBoard tells whether two GPUs are on one board.
@@ -3821,13 +3579,11 @@ func NvmlDeviceOnSameBoard(device1 NvmlDevice_t, device2 NvmlDevice_t, onSameBoa
 		device1     NvmlDevice_t
 		device2     NvmlDevice_t
 		onSameBoard *int32
-		_           [5]uint64
+		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device1: device1, device2: device2, onSameBoard: onSameBoard}
-	if err := call(symNvmlDeviceOnSameBoard, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceOnSameBoard, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAPIRestriction tells whether root alone may call certain functions on a GPU.
@@ -3853,15 +3609,13 @@ func NvmlDeviceGetAPIRestriction(device NvmlDevice_t, apiType NvmlRestrictedAPI_
 	args := &struct {
 		device       NvmlDevice_t
 		apiType      NvmlRestrictedAPI_t
-		_            [4]byte
+		_0           [4]byte
 		isRestricted *NvmlEnableState_t
-		_            [5]uint64
+		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{device: device, apiType: apiType, isRestricted: isRestricted}
-	if err := call(symNvmlDeviceGetAPIRestriction, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAPIRestriction, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSamples reads the recent samples of power, load or clocks that the driver keeps.
@@ -3894,18 +3648,16 @@ func NvmlDeviceGetSamples(device NvmlDevice_t, type_ NvmlSamplingType_t, lastSee
 	args := &struct {
 		device            NvmlDevice_t
 		type_             NvmlSamplingType_t
-		_                 [4]byte
+		_0                [4]byte
 		lastSeenTimeStamp uint64
 		sampleValType     *NvmlValueType_t
 		sampleCount       *uint32
 		samples           *NvmlSample_t
-		_                 [2]uint64
+		_1                [2]uint64
 		ret               NvmlReturn_t
+		_2                [4]byte
 	}{device: device, type_: type_, lastSeenTimeStamp: lastSeenTimeStamp, sampleValType: sampleValType, sampleCount: sampleCount, samples: samples}
-	if err := call(symNvmlDeviceGetSamples, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSamples, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetBAR1MemoryInfo gives the size and use of BAR1, the window through which the CPU and
@@ -3930,13 +3682,11 @@ func NvmlDeviceGetBAR1MemoryInfo(device NvmlDevice_t, bar1Memory *NvmlBAR1Memory
 	args := &struct {
 		device     NvmlDevice_t
 		bar1Memory *NvmlBAR1Memory_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, bar1Memory: bar1Memory}
-	if err := call(symNvmlDeviceGetBAR1MemoryInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetBAR1MemoryInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetViolationStatus tells for how long a policy has held the clocks down.
@@ -3962,15 +3712,13 @@ func NvmlDeviceGetViolationStatus(device NvmlDevice_t, perfPolicyType NvmlPerfPo
 	args := &struct {
 		device         NvmlDevice_t
 		perfPolicyType NvmlPerfPolicyType_t
-		_              [4]byte
+		_0             [4]byte
 		violTime       *NvmlViolationTime_t
-		_              [5]uint64
+		_1             [5]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{device: device, perfPolicyType: perfPolicyType, violTime: violTime}
-	if err := call(symNvmlDeviceGetViolationStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetViolationStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetIrqNum gives the interrupt number of a GPU.
@@ -3991,13 +3739,11 @@ func NvmlDeviceGetIrqNum(device NvmlDevice_t, irqNum *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		irqNum *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, irqNum: irqNum}
-	if err := call(symNvmlDeviceGetIrqNum, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetIrqNum, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetNumGpuCores counts the CUDA cores of a GPU: multiprocessors times arithmetic units.
@@ -4018,13 +3764,11 @@ func NvmlDeviceGetNumGpuCores(device NvmlDevice_t, numCores *uint32) error {
 	args := &struct {
 		device   NvmlDevice_t
 		numCores *uint32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, numCores: numCores}
-	if err := call(symNvmlDeviceGetNumGpuCores, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetNumGpuCores, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPowerSource tells where a GPU's power comes from.
@@ -4046,13 +3790,11 @@ func NvmlDeviceGetPowerSource(device NvmlDevice_t, powerSource *NvmlPowerSource_
 	args := &struct {
 		device      NvmlDevice_t
 		powerSource *NvmlPowerSource_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, powerSource: powerSource}
-	if err := call(symNvmlDeviceGetPowerSource, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPowerSource, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMemoryBusWidth gives the width of a GPU's memory bus in bits.
@@ -4073,13 +3815,11 @@ func NvmlDeviceGetMemoryBusWidth(device NvmlDevice_t, busWidth *uint32) error {
 	args := &struct {
 		device   NvmlDevice_t
 		busWidth *uint32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, busWidth: busWidth}
-	if err := call(symNvmlDeviceGetMemoryBusWidth, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMemoryBusWidth, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPcieLinkMaxSpeed tells the highest speed of a GPU's PCIe link.
@@ -4103,13 +3843,11 @@ func NvmlDeviceGetPcieLinkMaxSpeed(device NvmlDevice_t, maxSpeed *uint32) error 
 	args := &struct {
 		device   NvmlDevice_t
 		maxSpeed *uint32
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, maxSpeed: maxSpeed}
-	if err := call(symNvmlDeviceGetPcieLinkMaxSpeed, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPcieLinkMaxSpeed, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPcieSpeed tells the speed of a GPU's PCIe link in Mbit/s.
@@ -4130,13 +3868,11 @@ func NvmlDeviceGetPcieSpeed(device NvmlDevice_t, pcieSpeed *uint32) error {
 	args := &struct {
 		device    NvmlDevice_t
 		pcieSpeed *uint32
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, pcieSpeed: pcieSpeed}
-	if err := call(symNvmlDeviceGetPcieSpeed, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPcieSpeed, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAdaptiveClockInfoStatus tells whether a GPU adapts its clock to dips of the voltage.
@@ -4158,13 +3894,11 @@ func NvmlDeviceGetAdaptiveClockInfoStatus(device NvmlDevice_t, adaptiveClockStat
 	args := &struct {
 		device              NvmlDevice_t
 		adaptiveClockStatus *uint32
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, adaptiveClockStatus: adaptiveClockStatus}
-	if err := call(symNvmlDeviceGetAdaptiveClockInfoStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAdaptiveClockInfoStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetBusType tells by which kind of bus a GPU is connected.
@@ -4182,13 +3916,11 @@ func NvmlDeviceGetBusType(device NvmlDevice_t, type_ *NvmlBusType_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		type_  *NvmlBusType_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, type_: type_}
-	if err := call(symNvmlDeviceGetBusType, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetBusType, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuFabricInfo tells whether a GPU has joined the NVLink fabric of its NVSwitches.
@@ -4214,13 +3946,11 @@ func NvmlDeviceGetGpuFabricInfo(device NvmlDevice_t, gpuFabricInfo *NvmlGpuFabri
 	args := &struct {
 		device        NvmlDevice_t
 		gpuFabricInfo *NvmlGpuFabricInfo_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, gpuFabricInfo: gpuFabricInfo}
-	if err := call(symNvmlDeviceGetGpuFabricInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuFabricInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuFabricInfoV tells the state and health of a GPU in its NVLink fabric. Since
@@ -4244,13 +3974,11 @@ func NvmlDeviceGetGpuFabricInfoV(device NvmlDevice_t, gpuFabricInfo *NvmlGpuFabr
 	args := &struct {
 		device        NvmlDevice_t
 		gpuFabricInfo *NvmlGpuFabricInfoV_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, gpuFabricInfo: gpuFabricInfo}
-	if err := call(symNvmlDeviceGetGpuFabricInfoV, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuFabricInfoV, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuFabricInfo_v4 tells the state of a GPU in its NVLink fabric, with every clique it
@@ -4276,13 +4004,11 @@ func NvmlDeviceGetGpuFabricInfo_v4(device NvmlDevice_t, gpuFabricInfo *NvmlGpuFa
 	args := &struct {
 		device        NvmlDevice_t
 		gpuFabricInfo *NvmlGpuFabricInfo_v4_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, gpuFabricInfo: gpuFabricInfo}
-	if err := call(symNvmlDeviceGetGpuFabricInfo_v4, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuFabricInfo_v4, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetConfComputeCapabilities tells what confidential computing the machine could do: the
@@ -4305,13 +4031,11 @@ func NvmlDeviceGetGpuFabricInfo_v4(device NvmlDevice_t, gpuFabricInfo *NvmlGpuFa
 func NvmlSystemGetConfComputeCapabilities(capabilities *NvmlConfComputeSystemCaps_t) error {
 	args := &struct {
 		capabilities *NvmlConfComputeSystemCaps_t
-		_            [7]uint64
+		_0           [7]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{capabilities: capabilities}
-	if err := call(symNvmlSystemGetConfComputeCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetConfComputeCapabilities, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetConfComputeState tells whether confidential computing is switched on, and in which
@@ -4333,13 +4057,11 @@ func NvmlSystemGetConfComputeCapabilities(capabilities *NvmlConfComputeSystemCap
 func NvmlSystemGetConfComputeState(state *NvmlConfComputeSystemState_t) error {
 	args := &struct {
 		state *NvmlConfComputeSystemState_t
-		_     [7]uint64
+		_0    [7]uint64
 		ret   NvmlReturn_t
+		_1    [4]byte
 	}{state: state}
-	if err := call(symNvmlSystemGetConfComputeState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetConfComputeState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetConfComputeMemSizeInfo tells how a GPU's memory is divided into a protected and an
@@ -4363,13 +4085,11 @@ func NvmlDeviceGetConfComputeMemSizeInfo(device NvmlDevice_t, memInfo *NvmlConfC
 	args := &struct {
 		device  NvmlDevice_t
 		memInfo *NvmlConfComputeMemSizeInfo_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, memInfo: memInfo}
-	if err := call(symNvmlDeviceGetConfComputeMemSizeInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetConfComputeMemSizeInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetConfComputeGpusReadyState reads or sets whether GPUs in confidential mode accept
@@ -4393,13 +4113,11 @@ func NvmlDeviceGetConfComputeMemSizeInfo(device NvmlDevice_t, memInfo *NvmlConfC
 func NvmlSystemGetConfComputeGpusReadyState(isAcceptingWork *uint32) error {
 	args := &struct {
 		isAcceptingWork *uint32
-		_               [7]uint64
+		_0              [7]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{isAcceptingWork: isAcceptingWork}
-	if err := call(symNvmlSystemGetConfComputeGpusReadyState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetConfComputeGpusReadyState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetConfComputeProtectedMemoryUsage tells how much of a GPU's protected memory is in
@@ -4423,13 +4141,11 @@ func NvmlDeviceGetConfComputeProtectedMemoryUsage(device NvmlDevice_t, memory *N
 	args := &struct {
 		device NvmlDevice_t
 		memory *NvmlMemory_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, memory: memory}
-	if err := call(symNvmlDeviceGetConfComputeProtectedMemoryUsage, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetConfComputeProtectedMemoryUsage, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetConfComputeGpuCertificate reads the chain of certificates with which a GPU proves
@@ -4454,13 +4170,11 @@ func NvmlDeviceGetConfComputeGpuCertificate(device NvmlDevice_t, gpuCert *NvmlCo
 	args := &struct {
 		device  NvmlDevice_t
 		gpuCert *NvmlConfComputeGpuCertificate_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, gpuCert: gpuCert}
-	if err := call(symNvmlDeviceGetConfComputeGpuCertificate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetConfComputeGpuCertificate, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetConfComputeGpuAttestationReport asks a GPU for a signed report of its firmware and
@@ -4485,13 +4199,11 @@ func NvmlDeviceGetConfComputeGpuAttestationReport(device NvmlDevice_t, gpuAtstRe
 	args := &struct {
 		device        NvmlDevice_t
 		gpuAtstReport *NvmlConfComputeGpuAttestationReport_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, gpuAtstReport: gpuAtstReport}
-	if err := call(symNvmlDeviceGetConfComputeGpuAttestationReport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetConfComputeGpuAttestationReport, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetConfComputeKeyRotationThresholdInfo reads the threshold at which the keys between
@@ -4515,13 +4227,11 @@ func NvmlDeviceGetConfComputeGpuAttestationReport(device NvmlDevice_t, gpuAtstRe
 func NvmlSystemGetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *NvmlConfComputeGetKeyRotationThresholdInfo_t) error {
 	args := &struct {
 		pKeyRotationThrInfo *NvmlConfComputeGetKeyRotationThresholdInfo_t
-		_                   [7]uint64
+		_0                  [7]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{pKeyRotationThrInfo: pKeyRotationThrInfo}
-	if err := call(symNvmlSystemGetConfComputeKeyRotationThresholdInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetConfComputeKeyRotationThresholdInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetConfComputeUnprotectedMemSize sets how much of a GPU's memory stays unprotected in
@@ -4545,13 +4255,11 @@ func NvmlDeviceSetConfComputeUnprotectedMemSize(device NvmlDevice_t, sizeKiB uin
 	args := &struct {
 		device  NvmlDevice_t
 		sizeKiB uint64
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, sizeKiB: sizeKiB}
-	if err := call(symNvmlDeviceSetConfComputeUnprotectedMemSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetConfComputeUnprotectedMemSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemSetConfComputeGpusReadyState reads or sets whether GPUs in confidential mode accept
@@ -4575,14 +4283,12 @@ func NvmlDeviceSetConfComputeUnprotectedMemSize(device NvmlDevice_t, sizeKiB uin
 func NvmlSystemSetConfComputeGpusReadyState(isAcceptingWork uint32) error {
 	args := &struct {
 		isAcceptingWork uint32
-		_               [4]byte
-		_               [7]uint64
+		_0              [4]byte
+		_1              [7]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{isAcceptingWork: isAcceptingWork}
-	if err := call(symNvmlSystemSetConfComputeGpusReadyState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemSetConfComputeGpusReadyState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemSetConfComputeKeyRotationThresholdInfo sets the threshold at which the keys between CPU
@@ -4608,13 +4314,11 @@ func NvmlSystemSetConfComputeGpusReadyState(isAcceptingWork uint32) error {
 func NvmlSystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *NvmlConfComputeSetKeyRotationThresholdInfo_t) error {
 	args := &struct {
 		pKeyRotationThrInfo *NvmlConfComputeSetKeyRotationThresholdInfo_t
-		_                   [7]uint64
+		_0                  [7]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{pKeyRotationThrInfo: pKeyRotationThrInfo}
-	if err := call(symNvmlSystemSetConfComputeKeyRotationThresholdInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemSetConfComputeKeyRotationThresholdInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetConfComputeSettings tells the state of confidential computing, and how several GPUs
@@ -4640,13 +4344,11 @@ func NvmlSystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *NvmlC
 func NvmlSystemGetConfComputeSettings(settings *NvmlSystemConfComputeSettings_t) error {
 	args := &struct {
 		settings *NvmlSystemConfComputeSettings_t
-		_        [7]uint64
+		_0       [7]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{settings: settings}
-	if err := call(symNvmlSystemGetConfComputeSettings, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetConfComputeSettings, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetConfComputeSettings_v2 tells the state of confidential computing, with tdispState on
@@ -4670,13 +4372,11 @@ func NvmlSystemGetConfComputeSettings(settings *NvmlSystemConfComputeSettings_t)
 func NvmlSystemGetConfComputeSettings_v2(settings *NvmlSystemConfComputeSettings_v2_t) error {
 	args := &struct {
 		settings *NvmlSystemConfComputeSettings_v2_t
-		_        [7]uint64
+		_0       [7]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{settings: settings}
-	if err := call(symNvmlSystemGetConfComputeSettings_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetConfComputeSettings_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGspFirmwareVersion gives the version of the firmware on a GPU's own processor, the
@@ -4701,13 +4401,11 @@ func NvmlDeviceGetGspFirmwareVersion(device NvmlDevice_t, version *byte) error {
 	args := &struct {
 		device  NvmlDevice_t
 		version *byte
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, version: version}
-	if err := call(symNvmlDeviceGetGspFirmwareVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGspFirmwareVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGspFirmwareMode tells whether a GPU runs with GSP firmware, and whether that is its
@@ -4731,13 +4429,11 @@ func NvmlDeviceGetGspFirmwareMode(device NvmlDevice_t, isEnabled *uint32, defaul
 		device      NvmlDevice_t
 		isEnabled   *uint32
 		defaultMode *uint32
-		_           [5]uint64
+		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, isEnabled: isEnabled, defaultMode: defaultMode}
-	if err := call(symNvmlDeviceGetGspFirmwareMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGspFirmwareMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSramEccErrorStatus counts the errors in a GPU's SRAM, by kind and unit, and tells
@@ -4762,13 +4458,11 @@ func NvmlDeviceGetSramEccErrorStatus(device NvmlDevice_t, status_ *NvmlEccSramEr
 	args := &struct {
 		device  NvmlDevice_t
 		status_ *NvmlEccSramErrorStatus_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, status_: status_}
-	if err := call(symNvmlDeviceGetSramEccErrorStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSramEccErrorStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetPowerManagementLimit_v2 sets how much power the GPU or its module may draw.
@@ -4797,13 +4491,11 @@ func NvmlDeviceSetPowerManagementLimit_v2(device NvmlDevice_t, powerValue *NvmlP
 	args := &struct {
 		device     NvmlDevice_t
 		powerValue *NvmlPowerValue_v2_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, powerValue: powerValue}
-	if err := call(symNvmlDeviceSetPowerManagementLimit_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetPowerManagementLimit_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetRetiredPages lists the memory pages that a GPU no longer uses because of errors,
@@ -4832,16 +4524,14 @@ func NvmlDeviceGetRetiredPages(device NvmlDevice_t, cause NvmlPageRetirementCaus
 	args := &struct {
 		device    NvmlDevice_t
 		cause     NvmlPageRetirementCause_t
-		_         [4]byte
+		_0        [4]byte
 		pageCount *uint32
 		addresses *uint64
-		_         [4]uint64
+		_1        [4]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, cause: cause, pageCount: pageCount, addresses: addresses}
-	if err := call(symNvmlDeviceGetRetiredPages, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetRetiredPages, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetRetiredPages_v2 lists the memory pages that a GPU no longer uses because of errors,
@@ -4870,17 +4560,15 @@ func NvmlDeviceGetRetiredPages_v2(device NvmlDevice_t, cause NvmlPageRetirementC
 	args := &struct {
 		device     NvmlDevice_t
 		cause      NvmlPageRetirementCause_t
-		_          [4]byte
+		_0         [4]byte
 		pageCount  *uint32
 		addresses  *uint64
 		timestamps *uint64
-		_          [3]uint64
+		_1         [3]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, cause: cause, pageCount: pageCount, addresses: addresses, timestamps: timestamps}
-	if err := call(symNvmlDeviceGetRetiredPages_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetRetiredPages_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetRetiredPagesPendingStatus tells whether bad pages wait for a reboot to be taken out.
@@ -4903,13 +4591,11 @@ func NvmlDeviceGetRetiredPagesPendingStatus(device NvmlDevice_t, isPending *Nvml
 	args := &struct {
 		device    NvmlDevice_t
 		isPending *NvmlEnableState_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, isPending: isPending}
-	if err := call(symNvmlDeviceGetRetiredPagesPendingStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetRetiredPagesPendingStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetRemappedRows counts the rows of memory that a GPU has replaced by spare ones because
@@ -4941,13 +4627,11 @@ func NvmlDeviceGetRemappedRows(device NvmlDevice_t, corrRows *uint32, uncRows *u
 		uncRows         *uint32
 		isPending       *uint32
 		failureOccurred *uint32
-		_               [3]uint64
+		_0              [3]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, corrRows: corrRows, uncRows: uncRows, isPending: isPending, failureOccurred: failureOccurred}
-	if err := call(symNvmlDeviceGetRemappedRows, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetRemappedRows, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetRowRemapperHistogram counts the memory banks of a GPU by how many spare rows they
@@ -4968,13 +4652,11 @@ func NvmlDeviceGetRowRemapperHistogram(device NvmlDevice_t, values *NvmlRowRemap
 	args := &struct {
 		device NvmlDevice_t
 		values *NvmlRowRemapperHistogramValues_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, values: values}
-	if err := call(symNvmlDeviceGetRowRemapperHistogram, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetRowRemapperHistogram, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetArchitecture tells the generation of a GPU: Volta, Hopper and so on.
@@ -4992,13 +4674,11 @@ func NvmlDeviceGetArchitecture(device NvmlDevice_t, arch *NvmlDeviceArchitecture
 	args := &struct {
 		device NvmlDevice_t
 		arch   *NvmlDeviceArchitecture_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, arch: arch}
-	if err := call(symNvmlDeviceGetArchitecture, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetArchitecture, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetClkMonStatus tells which clocks the GPU's frequency monitors found faulty. Since
@@ -5022,13 +4702,11 @@ func NvmlDeviceGetClkMonStatus(device NvmlDevice_t, status_ *NvmlClkMonStatus_t)
 	args := &struct {
 		device  NvmlDevice_t
 		status_ *NvmlClkMonStatus_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, status_: status_}
-	if err := call(symNvmlDeviceGetClkMonStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetClkMonStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetProcessUtilization gives the load that each process has caused lately, in percent by
@@ -5061,13 +4739,11 @@ func NvmlDeviceGetProcessUtilization(device NvmlDevice_t, utilization *NvmlProce
 		utilization         *NvmlProcessUtilizationSample_t
 		processSamplesCount *uint32
 		lastSeenTimeStamp   uint64
-		_                   [4]uint64
+		_0                  [4]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, utilization: utilization, processSamplesCount: processSamplesCount, lastSeenTimeStamp: lastSeenTimeStamp}
-	if err := call(symNvmlDeviceGetProcessUtilization, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetProcessUtilization, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetProcessesUtilizationInfo gives the load that each process has caused lately, in
@@ -5099,13 +4775,11 @@ func NvmlDeviceGetProcessesUtilizationInfo(device NvmlDevice_t, procesesUtilInfo
 	args := &struct {
 		device           NvmlDevice_t
 		procesesUtilInfo *NvmlProcessesUtilizationInfo_t
-		_                [6]uint64
+		_0               [6]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, procesesUtilInfo: procesesUtilInfo}
-	if err := call(symNvmlDeviceGetProcessesUtilizationInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetProcessesUtilizationInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPlatformInfo tells where in the rack a GPU is: chassis, slot, tray, host and module.
@@ -5128,13 +4802,11 @@ func NvmlDeviceGetPlatformInfo(device NvmlDevice_t, platformInfo *NvmlPlatformIn
 	args := &struct {
 		device       NvmlDevice_t
 		platformInfo *NvmlPlatformInfo_t
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, platformInfo: platformInfo}
-	if err := call(symNvmlDeviceGetPlatformInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPlatformInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPdi gives the 64-bit identifier that the maker gave to a GPU. Since Pascal.
@@ -5157,13 +4829,11 @@ func NvmlDeviceGetPdi(device NvmlDevice_t, pdi *NvmlPdi_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		pdi    *NvmlPdi_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pdi: pdi}
-	if err := call(symNvmlDeviceGetPdi, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPdi, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetHostname_v1 gives a GPU a host name to keep, until the next reset or reload of the
@@ -5189,13 +4859,11 @@ func NvmlDeviceSetHostname_v1(device NvmlDevice_t, hostname *NvmlHostname_v1_t) 
 	args := &struct {
 		device   NvmlDevice_t
 		hostname *NvmlHostname_v1_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, hostname: hostname}
-	if err := call(symNvmlDeviceSetHostname_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetHostname_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHostname_v1 gives the host name that [NvmlDeviceSetHostname_v1] left on a GPU. Since
@@ -5220,13 +4888,11 @@ func NvmlDeviceGetHostname_v1(device NvmlDevice_t, hostname *NvmlHostname_v1_t) 
 	args := &struct {
 		device   NvmlDevice_t
 		hostname *NvmlHostname_v1_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{device: device, hostname: hostname}
-	if err := call(symNvmlDeviceGetHostname_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHostname_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDevicePerfMetricsGetSamples_v1 reads performance metrics: samples of the models by which a
@@ -5246,13 +4912,11 @@ func NvmlDevicePerfMetricsGetSamples_v1(device NvmlDevice_t, samples *NvmlPerfMe
 	args := &struct {
 		device  NvmlDevice_t
 		samples *NvmlPerfMetricsSamples_v1_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, samples: samples}
-	if err := call(symNvmlDevicePerfMetricsGetSamples_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDevicePerfMetricsGetSamples_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSramUniqueUncorrectedEccErrorCounts lists the places in the GPU's SRAM that had
@@ -5282,13 +4946,11 @@ func NvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(device NvmlDevice_t, error
 	args := &struct {
 		device      NvmlDevice_t
 		errorCounts *NvmlEccSramUniqueUncorrectedErrorCounts_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, errorCounts: errorCounts}
-	if err := call(symNvmlDeviceGetSramUniqueUncorrectedEccErrorCounts, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSramUniqueUncorrectedEccErrorCounts, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetRemappedRows_v2 counts the rows of device memory that spare rows have replaced, also
@@ -5312,13 +4974,11 @@ func NvmlDeviceGetRemappedRows_v2(device NvmlDevice_t, info *NvmlRemappedRowsInf
 	args := &struct {
 		device NvmlDevice_t
 		info   *NvmlRemappedRowsInfo_v2_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, info: info}
-	if err := call(symNvmlDeviceGetRemappedRows_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetRemappedRows_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetBankRemapperStatus_v1 counts the banks of device memory that were replaced, with the
@@ -5338,13 +4998,11 @@ func NvmlDeviceGetBankRemapperStatus_v1(device NvmlDevice_t, pBankRemapperStatus
 	args := &struct {
 		device              NvmlDevice_t
 		pBankRemapperStatus *NvmlEccBankRemapperStatus_v1_t
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, pBankRemapperStatus: pBankRemapperStatus}
-	if err := call(symNvmlDeviceGetBankRemapperStatus_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetBankRemapperStatus_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCount counts the GPUs of the machine, also those that this user may not open.
@@ -5364,13 +5022,11 @@ func NvmlDeviceGetBankRemapperStatus_v1(device NvmlDevice_t, pBankRemapperStatus
 func NvmlDeviceGetCount(deviceCount *uint32) error {
 	args := &struct {
 		deviceCount *uint32
-		_           [7]uint64
+		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{deviceCount: deviceCount}
-	if err := call(symNvmlDeviceGetCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCount, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHandleByIndex gives the handle of the GPU of an index, and sets the GPU up if need
@@ -5404,15 +5060,13 @@ func NvmlDeviceGetCount(deviceCount *uint32) error {
 func NvmlDeviceGetHandleByIndex(index uint32, device *NvmlDevice_t) error {
 	args := &struct {
 		index  uint32
-		_      [4]byte
+		_0     [4]byte
 		device *NvmlDevice_t
-		_      [6]uint64
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{index: index, device: device}
-	if err := call(symNvmlDeviceGetHandleByIndex, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHandleByIndex, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHandleByPciBusId gives the handle of the GPU at a PCI address: the usual way from a
@@ -5443,13 +5097,11 @@ func NvmlDeviceGetHandleByPciBusId(pciBusId *byte, device *NvmlDevice_t) error {
 	args := &struct {
 		pciBusId *byte
 		device   *NvmlDevice_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{pciBusId: pciBusId, device: device}
-	if err := call(symNvmlDeviceGetHandleByPciBusId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHandleByPciBusId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPciInfo gives the PCI address and the device numbers of a GPU.
@@ -5469,13 +5121,11 @@ func NvmlDeviceGetPciInfo(device NvmlDevice_t, pci *NvmlPciInfo_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		pci    *NvmlPciInfo_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pci: pci}
-	if err := call(symNvmlDeviceGetPciInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPciInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPciInfo_v2 gives the PCI address and the device numbers of a GPU.
@@ -5489,13 +5139,11 @@ func NvmlDeviceGetPciInfo_v2(device NvmlDevice_t, pci *NvmlPciInfo_t) error {
 	args := &struct {
 		device NvmlDevice_t
 		pci    *NvmlPciInfo_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, pci: pci}
-	if err := call(symNvmlDeviceGetPciInfo_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPciInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetAttributes tells what a MIG device has: multiprocessors, engines, slices and memory.
@@ -5518,13 +5166,11 @@ func NvmlDeviceGetAttributes(device NvmlDevice_t, attributes *NvmlDeviceAttribut
 	args := &struct {
 		device     NvmlDevice_t
 		attributes *NvmlDeviceAttributes_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, attributes: attributes}
-	if err := call(symNvmlDeviceGetAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetComputeRunningProcesses lists the processes with a CUDA context on a device, and the
@@ -5562,13 +5208,11 @@ func NvmlDeviceGetComputeRunningProcesses(device NvmlDevice_t, infoCount *uint32
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_v1_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetComputeRunningProcesses, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetComputeRunningProcesses, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetComputeRunningProcesses_v2 lists the processes with a CUDA context on a device, and
@@ -5584,13 +5228,11 @@ func NvmlDeviceGetComputeRunningProcesses_v2(device NvmlDevice_t, infoCount *uin
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_v2_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetComputeRunningProcesses_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetComputeRunningProcesses_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGraphicsRunningProcesses lists the processes that draw with a GPU, with OpenGL or
@@ -5622,13 +5264,11 @@ func NvmlDeviceGetGraphicsRunningProcesses(device NvmlDevice_t, infoCount *uint3
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_v1_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetGraphicsRunningProcesses, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGraphicsRunningProcesses, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGraphicsRunningProcesses_v2 lists the processes that draw with a GPU, with OpenGL or
@@ -5644,13 +5284,11 @@ func NvmlDeviceGetGraphicsRunningProcesses_v2(device NvmlDevice_t, infoCount *ui
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_v2_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetGraphicsRunningProcesses_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGraphicsRunningProcesses_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMPSComputeRunningProcesses lists the processes that use a GPU through CUDA's
@@ -5680,13 +5318,11 @@ func NvmlDeviceGetMPSComputeRunningProcesses(device NvmlDevice_t, infoCount *uin
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_v1_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetMPSComputeRunningProcesses, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMPSComputeRunningProcesses, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMPSComputeRunningProcesses_v2 lists the processes that use a GPU through CUDA's
@@ -5702,13 +5338,11 @@ func NvmlDeviceGetMPSComputeRunningProcesses_v2(device NvmlDevice_t, infoCount *
 		device    NvmlDevice_t
 		infoCount *uint32
 		infos     *NvmlProcessInfo_v2_t
-		_         [5]uint64
+		_0        [5]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, infoCount: infoCount, infos: infos}
-	if err := call(symNvmlDeviceGetMPSComputeRunningProcesses_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMPSComputeRunningProcesses_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDriverModel tells how the driver runs a GPU under Windows, now and after the next
@@ -5735,11 +5369,9 @@ func NvmlDeviceGetDriverModel(device NvmlDevice_t, current *NvmlDriverModel_t, p
 		device  NvmlDevice_t
 		current *NvmlDriverModel_t
 		pending *NvmlDriverModel_t
-		_       [5]uint64
+		_0      [5]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, current: current, pending: pending}
-	if err := call(symNvmlDeviceGetDriverModel, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDriverModel, unsafe.Pointer(args), &args.ret)
 }

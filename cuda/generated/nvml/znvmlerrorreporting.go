@@ -21,12 +21,10 @@ import "unsafe"
 func NvmlErrorString(result NvmlReturn_t) (string, error) {
 	args := &struct {
 		result NvmlReturn_t
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    *byte
 	}{result: result}
-	if err := call(symNvmlErrorString, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symNvmlErrorString, unsafe.Pointer(args))
+	return goString(args.ret), err
 }

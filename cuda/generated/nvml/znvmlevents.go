@@ -19,13 +19,11 @@ import "unsafe"
 func NvmlEventSetCreate(set *NvmlEventSet_t) error {
 	args := &struct {
 		set *NvmlEventSet_t
-		_   [7]uint64
+		_0  [7]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{set: set}
-	if err := call(symNvmlEventSetCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceRegisterEvents begins to record events of a GPU for a set.
@@ -55,13 +53,11 @@ func NvmlDeviceRegisterEvents(device NvmlDevice_t, eventTypes uint64, set NvmlEv
 		device     NvmlDevice_t
 		eventTypes uint64
 		set        NvmlEventSet_t
-		_          [5]uint64
+		_0         [5]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, eventTypes: eventTypes, set: set}
-	if err := call(symNvmlDeviceRegisterEvents, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceRegisterEvents, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSupportedEventTypes gives the events that a GPU can report, as bits.
@@ -82,13 +78,11 @@ func NvmlDeviceGetSupportedEventTypes(device NvmlDevice_t, eventTypes *uint64) e
 	args := &struct {
 		device     NvmlDevice_t
 		eventTypes *uint64
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, eventTypes: eventTypes}
-	if err := call(symNvmlDeviceGetSupportedEventTypes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSupportedEventTypes, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetWait_v2 waits for the next event of a set.
@@ -103,14 +97,12 @@ func NvmlEventSetWait_v2(set NvmlEventSet_t, data *NvmlEventData_t, timeoutms ui
 		set       NvmlEventSet_t
 		data      *NvmlEventData_t
 		timeoutms uint32
-		_         [4]byte
-		_         [5]uint64
+		_0        [4]byte
+		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{set: set, data: data, timeoutms: timeoutms}
-	if err := call(symNvmlEventSetWait_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetWait_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetRegisterGpuOperationalEvents_v1 adds structured events of a GPU to a set, which tell
@@ -141,13 +133,11 @@ func NvmlEventSetRegisterGpuOperationalEvents_v1(eventSet NvmlEventSet_t, config
 	args := &struct {
 		eventSet NvmlEventSet_t
 		config   *NvmlGpuOperationalEventConfig_v1_t
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvmlReturn_t
+		_1       [4]byte
 	}{eventSet: eventSet, config: config}
-	if err := call(symNvmlEventSetRegisterGpuOperationalEvents_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetRegisterGpuOperationalEvents_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetWait_v3 waits for the next event of a set, of either form.
@@ -179,13 +169,11 @@ func NvmlEventSetWait_v3(set NvmlEventSet_t, params *NvmlEventSetWait_v3_t) erro
 	args := &struct {
 		set    NvmlEventSet_t
 		params *NvmlEventSetWait_v3_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
-	if err := call(symNvmlEventSetWait_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetWait_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetGetContextCount_v1 counts the records that came with the last event of
@@ -212,13 +200,11 @@ func NvmlEventSetGetContextCount_v1(set NvmlEventSet_t, params *NvmlEventSetGetC
 	args := &struct {
 		set    NvmlEventSet_t
 		params *NvmlEventSetGetContextCount_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
-	if err := call(symNvmlEventSetGetContextCount_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetGetContextCount_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetGetContextInfo_v1 describes one record that came with the last event of
@@ -249,13 +235,11 @@ func NvmlEventSetGetContextInfo_v1(set NvmlEventSet_t, params *NvmlEventSetGetCo
 	args := &struct {
 		set    NvmlEventSet_t
 		params *NvmlEventSetGetContextInfo_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
-	if err := call(symNvmlEventSetGetContextInfo_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetGetContextInfo_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetGetContextData_v1 copies one record that came with the last event of
@@ -289,13 +273,11 @@ func NvmlEventSetGetContextData_v1(set NvmlEventSet_t, params *NvmlEventSetGetCo
 	args := &struct {
 		set    NvmlEventSet_t
 		params *NvmlEventSetGetContextData_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
-	if err := call(symNvmlEventSetGetContextData_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetGetContextData_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetGetGpuOperationalEventContextLegacyXid_v1 gives the Xid number in a record that came
@@ -325,13 +307,11 @@ func NvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(set NvmlEventSet_t, p
 	args := &struct {
 		set    NvmlEventSet_t
 		params *NvmlEventSetGetGpuOperationalEventContextLegacyXid_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{set: set, params: params}
-	if err := call(symNvmlEventSetGetGpuOperationalEventContextLegacyXid_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetGetGpuOperationalEventContextLegacyXid_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetFree frees a set of events.
@@ -349,13 +329,11 @@ func NvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(set NvmlEventSet_t, p
 func NvmlEventSetFree(set NvmlEventSet_t) error {
 	args := &struct {
 		set NvmlEventSet_t
-		_   [7]uint64
+		_0  [7]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{set: set}
-	if err := call(symNvmlEventSetFree, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetFree, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemEventSetCreate makes an empty set of events of the system.
@@ -377,13 +355,11 @@ func NvmlEventSetFree(set NvmlEventSet_t) error {
 func NvmlSystemEventSetCreate(request *NvmlSystemEventSetCreateRequest_t) error {
 	args := &struct {
 		request *NvmlSystemEventSetCreateRequest_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{request: request}
-	if err := call(symNvmlSystemEventSetCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemEventSetCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemEventSetFree frees a set of events of the system.
@@ -404,13 +380,11 @@ func NvmlSystemEventSetCreate(request *NvmlSystemEventSetCreateRequest_t) error 
 func NvmlSystemEventSetFree(request *NvmlSystemEventSetFreeRequest_t) error {
 	args := &struct {
 		request *NvmlSystemEventSetFreeRequest_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{request: request}
-	if err := call(symNvmlSystemEventSetFree, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemEventSetFree, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemRegisterEvents begins to record events of the system for a set, on Linux.
@@ -435,13 +409,11 @@ func NvmlSystemEventSetFree(request *NvmlSystemEventSetFreeRequest_t) error {
 func NvmlSystemRegisterEvents(request *NvmlSystemRegisterEventRequest_t) error {
 	args := &struct {
 		request *NvmlSystemRegisterEventRequest_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{request: request}
-	if err := call(symNvmlSystemRegisterEvents, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemRegisterEvents, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemEventSetWait waits for events of the system, and may deliver several.
@@ -468,13 +440,11 @@ func NvmlSystemRegisterEvents(request *NvmlSystemRegisterEventRequest_t) error {
 func NvmlSystemEventSetWait(request *NvmlSystemEventSetWaitRequest_t) error {
 	args := &struct {
 		request *NvmlSystemEventSetWaitRequest_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{request: request}
-	if err := call(symNvmlSystemEventSetWait, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemEventSetWait, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlEventSetWait waits for the next event of a set.
@@ -512,12 +482,10 @@ func NvmlEventSetWait(set NvmlEventSet_t, data *NvmlEventData_t, timeoutms uint3
 		set       NvmlEventSet_t
 		data      *NvmlEventData_t
 		timeoutms uint32
-		_         [4]byte
-		_         [5]uint64
+		_0        [4]byte
+		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{set: set, data: data, timeoutms: timeoutms}
-	if err := call(symNvmlEventSetWait, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlEventSetWait, unsafe.Pointer(args), &args.ret)
 }

@@ -36,13 +36,11 @@ func NvmlGetBlacklistDeviceCount(deviceCount *uint32) error {
 func NvmlGetExcludedDeviceCount(deviceCount *uint32) error {
 	args := &struct {
 		deviceCount *uint32
-		_           [7]uint64
+		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{deviceCount: deviceCount}
-	if err := call(symNvmlGetExcludedDeviceCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGetExcludedDeviceCount, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGetBlacklistDeviceInfoByIndex describes one excluded GPU.
@@ -79,13 +77,11 @@ func NvmlGetBlacklistDeviceInfoByIndex(index uint32, info *NvmlExcludedDeviceInf
 func NvmlGetExcludedDeviceInfoByIndex(index uint32, info *NvmlExcludedDeviceInfo_t) error {
 	args := &struct {
 		index uint32
-		_     [4]byte
+		_0    [4]byte
 		info  *NvmlExcludedDeviceInfo_t
-		_     [6]uint64
+		_1    [6]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{index: index, info: info}
-	if err := call(symNvmlGetExcludedDeviceInfoByIndex, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGetExcludedDeviceInfoByIndex, unsafe.Pointer(args), &args.ret)
 }

@@ -28,15 +28,13 @@ func NvmlDeviceGetFieldValues(device NvmlDevice_t, valuesCount int32, values *Nv
 	args := &struct {
 		device      NvmlDevice_t
 		valuesCount int32
-		_           [4]byte
+		_0          [4]byte
 		values      *NvmlFieldValue_t
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, valuesCount: valuesCount, values: values}
-	if err := call(symNvmlDeviceGetFieldValues, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetFieldValues, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceClearFieldValues sets several counters of a GPU back, by field number.
@@ -57,13 +55,11 @@ func NvmlDeviceClearFieldValues(device NvmlDevice_t, valuesCount int32, values *
 	args := &struct {
 		device      NvmlDevice_t
 		valuesCount int32
-		_           [4]byte
+		_0          [4]byte
 		values      *NvmlFieldValue_t
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, valuesCount: valuesCount, values: values}
-	if err := call(symNvmlDeviceClearFieldValues, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceClearFieldValues, unsafe.Pointer(args), &args.ret)
 }

@@ -21,13 +21,11 @@ import "unsafe"
 func NvmlGpmMetricsGet(metricsGet *NvmlGpmMetricsGet_t) error {
 	args := &struct {
 		metricsGet *NvmlGpmMetricsGet_t
-		_          [7]uint64
+		_0         [7]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{metricsGet: metricsGet}
-	if err := call(symNvmlGpmMetricsGet, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpmMetricsGet, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpmSampleFree frees a sample of counters.
@@ -45,13 +43,11 @@ func NvmlGpmMetricsGet(metricsGet *NvmlGpmMetricsGet_t) error {
 func NvmlGpmSampleFree(gpmSample NvmlGpmSample_t) error {
 	args := &struct {
 		gpmSample NvmlGpmSample_t
-		_         [7]uint64
+		_0        [7]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{gpmSample: gpmSample}
-	if err := call(symNvmlGpmSampleFree, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpmSampleFree, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpmSampleAlloc makes a buffer for one sample of counters.
@@ -72,13 +68,11 @@ func NvmlGpmSampleFree(gpmSample NvmlGpmSample_t) error {
 func NvmlGpmSampleAlloc(gpmSample *NvmlGpmSample_t) error {
 	args := &struct {
 		gpmSample *NvmlGpmSample_t
-		_         [7]uint64
+		_0        [7]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{gpmSample: gpmSample}
-	if err := call(symNvmlGpmSampleAlloc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpmSampleAlloc, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpmSampleGet reads the counters of a GPU or of a MIG device into a sample.
@@ -96,13 +90,11 @@ func NvmlGpmSampleGet(device NvmlDevice_t, gpmSample NvmlGpmSample_t) error {
 	args := &struct {
 		device    NvmlDevice_t
 		gpmSample NvmlGpmSample_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{device: device, gpmSample: gpmSample}
-	if err := call(symNvmlGpmSampleGet, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpmSampleGet, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpmMigSampleGet reads the counters of a GPU instance into a sample.
@@ -121,15 +113,13 @@ func NvmlGpmMigSampleGet(device NvmlDevice_t, gpuInstanceId uint32, gpmSample Nv
 	args := &struct {
 		device        NvmlDevice_t
 		gpuInstanceId uint32
-		_             [4]byte
+		_0            [4]byte
 		gpmSample     NvmlGpmSample_t
-		_             [5]uint64
+		_1            [5]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{device: device, gpuInstanceId: gpuInstanceId, gpmSample: gpmSample}
-	if err := call(symNvmlGpmMigSampleGet, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpmMigSampleGet, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpmQueryDeviceSupport tells whether a GPU or MIG device has the counters for GPM.
@@ -150,13 +140,11 @@ func NvmlGpmQueryDeviceSupport(device NvmlDevice_t, gpmSupport *NvmlGpmSupport_t
 	args := &struct {
 		device     NvmlDevice_t
 		gpmSupport *NvmlGpmSupport_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvmlReturn_t
+		_1         [4]byte
 	}{device: device, gpmSupport: gpmSupport}
-	if err := call(symNvmlGpmQueryDeviceSupport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpmQueryDeviceSupport, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpmQueryIfStreamingEnabled tells whether the GPU streams its counters all the time.
@@ -177,13 +165,11 @@ func NvmlGpmQueryIfStreamingEnabled(device NvmlDevice_t, state *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		state  *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, state: state}
-	if err := call(symNvmlGpmQueryIfStreamingEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpmQueryIfStreamingEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpmSetStreamingEnabled makes the GPU stream its counters all the time, or only on request.
@@ -204,12 +190,10 @@ func NvmlGpmSetStreamingEnabled(device NvmlDevice_t, state uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		state  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    NvmlReturn_t
+		_2     [4]byte
 	}{device: device, state: state}
-	if err := call(symNvmlGpmSetStreamingEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpmSetStreamingEnabled, unsafe.Pointer(args), &args.ret)
 }

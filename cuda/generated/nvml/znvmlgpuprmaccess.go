@@ -22,13 +22,11 @@ func NvmlDeviceReadWritePRM_v1(device NvmlDevice_t, buffer *NvmlPRMTLV_v1_t) err
 	args := &struct {
 		device NvmlDevice_t
 		buffer *NvmlPRMTLV_v1_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, buffer: buffer}
-	if err := call(symNvmlDeviceReadWritePRM_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceReadWritePRM_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceReadPRMCounters_v1 reads counters of the GPU's network ports.
@@ -51,11 +49,9 @@ func NvmlDeviceReadPRMCounters_v1(device NvmlDevice_t, counterList *NvmlPRMCount
 	args := &struct {
 		device      NvmlDevice_t
 		counterList *NvmlPRMCounterList_v1_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, counterList: counterList}
-	if err := call(symNvmlDeviceReadPRMCounters_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceReadPRMCounters_v1, unsafe.Pointer(args), &args.ret)
 }

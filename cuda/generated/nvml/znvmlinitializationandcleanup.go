@@ -15,13 +15,11 @@ import "unsafe"
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlInit_v2() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{}
-	if err := call(symNvmlInit_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlInit_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlInitWithFlags starts NVML as [NvmlInit_v2] does, with flags that say what may be missing.
@@ -49,14 +47,12 @@ func NvmlInit_v2() error {
 func NvmlInitWithFlags(flags uint32) error {
 	args := &struct {
 		flags uint32
-		_     [4]byte
-		_     [7]uint64
+		_0    [4]byte
+		_1    [7]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{flags: flags}
-	if err := call(symNvmlInitWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlInitWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlShutdown undoes one initialization; the last one frees all that NVML holds, and with it every
@@ -78,13 +74,11 @@ func NvmlInitWithFlags(flags uint32) error {
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlShutdown() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{}
-	if err := call(symNvmlShutdown, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlShutdown, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlInit starts NVML in this process; every call but a few needs it first.
@@ -113,11 +107,9 @@ func NvmlShutdown() error {
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlInit() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret NvmlReturn_t
+		_1  [4]byte
 	}{}
-	if err := call(symNvmlInit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlInit, unsafe.Pointer(args), &args.ret)
 }

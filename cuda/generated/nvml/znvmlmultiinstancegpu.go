@@ -30,15 +30,13 @@ func NvmlDeviceSetMigMode(device NvmlDevice_t, mode uint32, activationStatus *Nv
 	args := &struct {
 		device           NvmlDevice_t
 		mode             uint32
-		_                [4]byte
+		_0               [4]byte
 		activationStatus *NvmlReturn_t
-		_                [5]uint64
+		_1               [5]uint64
 		ret              NvmlReturn_t
+		_2               [4]byte
 	}{device: device, mode: mode, activationStatus: activationStatus}
-	if err := call(symNvmlDeviceSetMigMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetMigMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMigMode tells whether MIG is on, and whether it will be after the next reset.
@@ -63,13 +61,11 @@ func NvmlDeviceGetMigMode(device NvmlDevice_t, currentMode *uint32, pendingMode 
 		device      NvmlDevice_t
 		currentMode *uint32
 		pendingMode *uint32
-		_           [5]uint64
+		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, currentMode: currentMode, pendingMode: pendingMode}
-	if err := call(symNvmlDeviceGetMigMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMigMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstanceProfileInfo describes a kind of GPU instance: how many slices, engines
@@ -96,15 +92,13 @@ func NvmlDeviceGetGpuInstanceProfileInfo(device NvmlDevice_t, profile uint32, in
 	args := &struct {
 		device  NvmlDevice_t
 		profile uint32
-		_       [4]byte
+		_0      [4]byte
 		info    *NvmlGpuInstanceProfileInfo_t
-		_       [5]uint64
+		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, profile: profile, info: info}
-	if err := call(symNvmlDeviceGetGpuInstanceProfileInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstanceProfileInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstanceProfileInfoV describes a kind of GPU instance, with its name.
@@ -132,15 +126,13 @@ func NvmlDeviceGetGpuInstanceProfileInfoV(device NvmlDevice_t, profile uint32, i
 	args := &struct {
 		device  NvmlDevice_t
 		profile uint32
-		_       [4]byte
+		_0      [4]byte
 		info    *NvmlGpuInstanceProfileInfo_v2_t
-		_       [5]uint64
+		_1      [5]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{device: device, profile: profile, info: info}
-	if err := call(symNvmlDeviceGetGpuInstanceProfileInfoV, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstanceProfileInfoV, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstanceProfileInfoByIdV describes a kind of GPU instance, found by its id on
@@ -166,15 +158,13 @@ func NvmlDeviceGetGpuInstanceProfileInfoByIdV(device NvmlDevice_t, profileId uin
 	args := &struct {
 		device    NvmlDevice_t
 		profileId uint32
-		_         [4]byte
+		_0        [4]byte
 		info      *NvmlGpuInstanceProfileInfo_v2_t
-		_         [5]uint64
+		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, profileId: profileId, info: info}
-	if err := call(symNvmlDeviceGetGpuInstanceProfileInfoByIdV, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstanceProfileInfoByIdV, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstancePossiblePlacements_v2 lists where on a GPU an instance of a kind can lie,
@@ -189,16 +179,14 @@ func NvmlDeviceGetGpuInstancePossiblePlacements_v2(device NvmlDevice_t, profileI
 	args := &struct {
 		device     NvmlDevice_t
 		profileId  uint32
-		_          [4]byte
+		_0         [4]byte
 		placements *NvmlGpuInstancePlacement_t
 		count      *uint32
-		_          [4]uint64
+		_1         [4]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, profileId: profileId, placements: placements, count: count}
-	if err := call(symNvmlDeviceGetGpuInstancePossiblePlacements_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstancePossiblePlacements_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstanceRemainingCapacity gives how many more instances of a kind can be made on
@@ -223,15 +211,13 @@ func NvmlDeviceGetGpuInstanceRemainingCapacity(device NvmlDevice_t, profileId ui
 	args := &struct {
 		device    NvmlDevice_t
 		profileId uint32
-		_         [4]byte
+		_0        [4]byte
 		count     *uint32
-		_         [5]uint64
+		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, profileId: profileId, count: count}
-	if err := call(symNvmlDeviceGetGpuInstanceRemainingCapacity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstanceRemainingCapacity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceCreateGpuInstance makes a GPU instance of a kind, where the driver finds room.
@@ -259,15 +245,13 @@ func NvmlDeviceCreateGpuInstance(device NvmlDevice_t, profileId uint32, gpuInsta
 	args := &struct {
 		device      NvmlDevice_t
 		profileId   uint32
-		_           [4]byte
+		_0          [4]byte
 		gpuInstance *NvmlGpuInstance_t
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, profileId: profileId, gpuInstance: gpuInstance}
-	if err := call(symNvmlDeviceCreateGpuInstance, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceCreateGpuInstance, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceCreateGpuInstanceWithPlacement makes a GPU instance of a kind at a given place.
@@ -295,16 +279,14 @@ func NvmlDeviceCreateGpuInstanceWithPlacement(device NvmlDevice_t, profileId uin
 	args := &struct {
 		device      NvmlDevice_t
 		profileId   uint32
-		_           [4]byte
+		_0          [4]byte
 		placement   *NvmlGpuInstancePlacement_t
 		gpuInstance *NvmlGpuInstance_t
-		_           [4]uint64
+		_1          [4]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, profileId: profileId, placement: placement, gpuInstance: gpuInstance}
-	if err := call(symNvmlDeviceCreateGpuInstanceWithPlacement, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceCreateGpuInstanceWithPlacement, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceDestroy destroys a GPU instance.
@@ -328,13 +310,11 @@ func NvmlDeviceCreateGpuInstanceWithPlacement(device NvmlDevice_t, profileId uin
 func NvmlGpuInstanceDestroy(gpuInstance NvmlGpuInstance_t) error {
 	args := &struct {
 		gpuInstance NvmlGpuInstance_t
-		_           [7]uint64
+		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{gpuInstance: gpuInstance}
-	if err := call(symNvmlGpuInstanceDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstances lists the GPU instances of a kind.
@@ -362,16 +342,14 @@ func NvmlDeviceGetGpuInstances(device NvmlDevice_t, profileId uint32, gpuInstanc
 	args := &struct {
 		device       NvmlDevice_t
 		profileId    uint32
-		_            [4]byte
+		_0           [4]byte
 		gpuInstances *NvmlGpuInstance_t
 		count        *uint32
-		_            [4]uint64
+		_1           [4]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{device: device, profileId: profileId, gpuInstances: gpuInstances, count: count}
-	if err := call(symNvmlDeviceGetGpuInstances, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstances, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstanceById finds a GPU instance by its number on the GPU.
@@ -398,15 +376,13 @@ func NvmlDeviceGetGpuInstanceById(device NvmlDevice_t, id uint32, gpuInstance *N
 	args := &struct {
 		device      NvmlDevice_t
 		id          uint32
-		_           [4]byte
+		_0          [4]byte
 		gpuInstance *NvmlGpuInstance_t
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, id: id, gpuInstance: gpuInstance}
-	if err := call(symNvmlDeviceGetGpuInstanceById, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstanceById, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetInfo gives a GPU instance's number, kind and place.
@@ -427,13 +403,11 @@ func NvmlGpuInstanceGetInfo(gpuInstance NvmlGpuInstance_t, info *NvmlGpuInstance
 	args := &struct {
 		gpuInstance NvmlGpuInstance_t
 		info        *NvmlGpuInstanceInfo_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{gpuInstance: gpuInstance, info: info}
-	if err := call(symNvmlGpuInstanceGetInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetComputeInstanceProfileInfo describes a kind of compute instance: how many
@@ -462,17 +436,15 @@ func NvmlGpuInstanceGetComputeInstanceProfileInfo(gpuInstance NvmlGpuInstance_t,
 	args := &struct {
 		gpuInstance NvmlGpuInstance_t
 		profile     uint32
-		_           [4]byte
+		_0          [4]byte
 		engProfile  uint32
-		_           [4]byte
+		_1          [4]byte
 		info        *NvmlComputeInstanceProfileInfo_t
-		_           [4]uint64
+		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{gpuInstance: gpuInstance, profile: profile, engProfile: engProfile, info: info}
-	if err := call(symNvmlGpuInstanceGetComputeInstanceProfileInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetComputeInstanceProfileInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetComputeInstanceProfileInfoV describes a kind of compute instance, with its
@@ -502,17 +474,15 @@ func NvmlGpuInstanceGetComputeInstanceProfileInfoV(gpuInstance NvmlGpuInstance_t
 	args := &struct {
 		gpuInstance NvmlGpuInstance_t
 		profile     uint32
-		_           [4]byte
+		_0          [4]byte
 		engProfile  uint32
-		_           [4]byte
+		_1          [4]byte
 		info        *NvmlComputeInstanceProfileInfo_v2_t
-		_           [4]uint64
+		_2          [4]uint64
 		ret         NvmlReturn_t
+		_3          [4]byte
 	}{gpuInstance: gpuInstance, profile: profile, engProfile: engProfile, info: info}
-	if err := call(symNvmlGpuInstanceGetComputeInstanceProfileInfoV, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetComputeInstanceProfileInfoV, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetComputeInstanceRemainingCapacity gives how many more compute instances of a
@@ -537,15 +507,13 @@ func NvmlGpuInstanceGetComputeInstanceRemainingCapacity(gpuInstance NvmlGpuInsta
 	args := &struct {
 		gpuInstance NvmlGpuInstance_t
 		profileId   uint32
-		_           [4]byte
+		_0          [4]byte
 		count       *uint32
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, count: count}
-	if err := call(symNvmlGpuInstanceGetComputeInstanceRemainingCapacity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetComputeInstanceRemainingCapacity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetComputeInstancePossiblePlacements lists where in a GPU instance a compute
@@ -571,16 +539,14 @@ func NvmlGpuInstanceGetComputeInstancePossiblePlacements(gpuInstance NvmlGpuInst
 	args := &struct {
 		gpuInstance NvmlGpuInstance_t
 		profileId   uint32
-		_           [4]byte
+		_0          [4]byte
 		placements  *NvmlComputeInstancePlacement_t
 		count       *uint32
-		_           [4]uint64
+		_1          [4]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, placements: placements, count: count}
-	if err := call(symNvmlGpuInstanceGetComputeInstancePossiblePlacements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetComputeInstancePossiblePlacements, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceCreateComputeInstance makes a compute instance of a kind; CUDA sees it as a
@@ -613,15 +579,13 @@ func NvmlGpuInstanceCreateComputeInstance(gpuInstance NvmlGpuInstance_t, profile
 	args := &struct {
 		gpuInstance     NvmlGpuInstance_t
 		profileId       uint32
-		_               [4]byte
+		_0              [4]byte
 		computeInstance *NvmlComputeInstance_t
-		_               [5]uint64
+		_1              [5]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, computeInstance: computeInstance}
-	if err := call(symNvmlGpuInstanceCreateComputeInstance, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceCreateComputeInstance, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceCreateComputeInstanceWithPlacement makes a compute instance of a kind at a given
@@ -650,16 +614,14 @@ func NvmlGpuInstanceCreateComputeInstanceWithPlacement(gpuInstance NvmlGpuInstan
 	args := &struct {
 		gpuInstance     NvmlGpuInstance_t
 		profileId       uint32
-		_               [4]byte
+		_0              [4]byte
 		placement       *NvmlComputeInstancePlacement_t
 		computeInstance *NvmlComputeInstance_t
-		_               [4]uint64
+		_1              [4]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, placement: placement, computeInstance: computeInstance}
-	if err := call(symNvmlGpuInstanceCreateComputeInstanceWithPlacement, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceCreateComputeInstanceWithPlacement, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlComputeInstanceDestroy destroys a compute instance.
@@ -683,13 +645,11 @@ func NvmlGpuInstanceCreateComputeInstanceWithPlacement(gpuInstance NvmlGpuInstan
 func NvmlComputeInstanceDestroy(computeInstance NvmlComputeInstance_t) error {
 	args := &struct {
 		computeInstance NvmlComputeInstance_t
-		_               [7]uint64
+		_0              [7]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{computeInstance: computeInstance}
-	if err := call(symNvmlComputeInstanceDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlComputeInstanceDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetComputeInstances lists the compute instances of a kind in a GPU instance.
@@ -715,16 +675,14 @@ func NvmlGpuInstanceGetComputeInstances(gpuInstance NvmlGpuInstance_t, profileId
 	args := &struct {
 		gpuInstance      NvmlGpuInstance_t
 		profileId        uint32
-		_                [4]byte
+		_0               [4]byte
 		computeInstances *NvmlComputeInstance_t
 		count            *uint32
-		_                [4]uint64
+		_1               [4]uint64
 		ret              NvmlReturn_t
+		_2               [4]byte
 	}{gpuInstance: gpuInstance, profileId: profileId, computeInstances: computeInstances, count: count}
-	if err := call(symNvmlGpuInstanceGetComputeInstances, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetComputeInstances, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetComputeInstanceById finds a compute instance by its number in the GPU instance.
@@ -751,15 +709,13 @@ func NvmlGpuInstanceGetComputeInstanceById(gpuInstance NvmlGpuInstance_t, id uin
 	args := &struct {
 		gpuInstance     NvmlGpuInstance_t
 		id              uint32
-		_               [4]byte
+		_0              [4]byte
 		computeInstance *NvmlComputeInstance_t
-		_               [5]uint64
+		_1              [5]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{gpuInstance: gpuInstance, id: id, computeInstance: computeInstance}
-	if err := call(symNvmlGpuInstanceGetComputeInstanceById, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetComputeInstanceById, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlComputeInstanceGetInfo_v2 gives a compute instance's number, kind, place and parents.
@@ -773,13 +729,11 @@ func NvmlComputeInstanceGetInfo_v2(computeInstance NvmlComputeInstance_t, info *
 	args := &struct {
 		computeInstance NvmlComputeInstance_t
 		info            *NvmlComputeInstanceInfo_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{computeInstance: computeInstance, info: info}
-	if err := call(symNvmlComputeInstanceGetInfo_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlComputeInstanceGetInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceIsMigDeviceHandle tells whether a handle stands for a MIG device, which is a compute
@@ -801,13 +755,11 @@ func NvmlDeviceIsMigDeviceHandle(device NvmlDevice_t, isMigDevice *uint32) error
 	args := &struct {
 		device      NvmlDevice_t
 		isMigDevice *uint32
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, isMigDevice: isMigDevice}
-	if err := call(symNvmlDeviceIsMigDeviceHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceIsMigDeviceHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstanceId gives the number of the GPU instance that a MIG device belongs to.
@@ -830,13 +782,11 @@ func NvmlDeviceGetGpuInstanceId(device NvmlDevice_t, id *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		id     *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, id: id}
-	if err := call(symNvmlDeviceGetGpuInstanceId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstanceId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetComputeInstanceId gives the number of the compute instance that a MIG device is.
@@ -859,13 +809,11 @@ func NvmlDeviceGetComputeInstanceId(device NvmlDevice_t, id *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		id     *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, id: id}
-	if err := call(symNvmlDeviceGetComputeInstanceId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetComputeInstanceId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMaxMigDeviceCount gives how many MIG devices a GPU can have at most.
@@ -885,13 +833,11 @@ func NvmlDeviceGetMaxMigDeviceCount(device NvmlDevice_t, count *uint32) error {
 	args := &struct {
 		device NvmlDevice_t
 		count  *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, count: count}
-	if err := call(symNvmlDeviceGetMaxMigDeviceCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMaxMigDeviceCount, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetMigDeviceHandleByIndex gives the handle of one MIG device of a GPU.
@@ -920,15 +866,13 @@ func NvmlDeviceGetMigDeviceHandleByIndex(device NvmlDevice_t, index uint32, migD
 	args := &struct {
 		device    NvmlDevice_t
 		index     uint32
-		_         [4]byte
+		_0        [4]byte
 		migDevice *NvmlDevice_t
-		_         [5]uint64
+		_1        [5]uint64
 		ret       NvmlReturn_t
+		_2        [4]byte
 	}{device: device, index: index, migDevice: migDevice}
-	if err := call(symNvmlDeviceGetMigDeviceHandleByIndex, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetMigDeviceHandleByIndex, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetDeviceHandleFromMigDeviceHandle gives the GPU that a MIG device is a part of.
@@ -949,13 +893,11 @@ func NvmlDeviceGetDeviceHandleFromMigDeviceHandle(migDevice NvmlDevice_t, device
 	args := &struct {
 		migDevice NvmlDevice_t
 		device    *NvmlDevice_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{migDevice: migDevice, device: device}
-	if err := call(symNvmlDeviceGetDeviceHandleFromMigDeviceHandle, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetDeviceHandleFromMigDeviceHandle, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlComputeInstanceGetInfo gives a compute instance's number, kind, place and parents.
@@ -976,13 +918,11 @@ func NvmlComputeInstanceGetInfo(computeInstance NvmlComputeInstance_t, info *Nvm
 	args := &struct {
 		computeInstance NvmlComputeInstance_t
 		info            *NvmlComputeInstanceInfo_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{computeInstance: computeInstance, info: info}
-	if err := call(symNvmlComputeInstanceGetInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlComputeInstanceGetInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGpuInstancePossiblePlacements lists where on a GPU an instance of a kind can lie,
@@ -1009,14 +949,12 @@ func NvmlDeviceGetGpuInstancePossiblePlacements(device NvmlDevice_t, profileId u
 	args := &struct {
 		device     NvmlDevice_t
 		profileId  uint32
-		_          [4]byte
+		_0         [4]byte
 		placements *NvmlGpuInstancePlacement_t
 		count      *uint32
-		_          [4]uint64
+		_1         [4]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, profileId: profileId, placements: placements, count: count}
-	if err := call(symNvmlDeviceGetGpuInstancePossiblePlacements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGpuInstancePossiblePlacements, unsafe.Pointer(args), &args.ret)
 }

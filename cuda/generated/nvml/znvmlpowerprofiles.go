@@ -26,13 +26,11 @@ func NvmlDeviceWorkloadPowerProfileGetProfilesInfo(device NvmlDevice_t, profiles
 	args := &struct {
 		device       NvmlDevice_t
 		profilesInfo *NvmlWorkloadPowerProfileProfilesInfo_t
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, profilesInfo: profilesInfo}
-	if err := call(symNvmlDeviceWorkloadPowerProfileGetProfilesInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceWorkloadPowerProfileGetProfilesInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceWorkloadPowerProfileGetCurrentProfiles tells which power profiles a GPU has, which were
@@ -57,13 +55,11 @@ func NvmlDeviceWorkloadPowerProfileGetCurrentProfiles(device NvmlDevice_t, curre
 	args := &struct {
 		device          NvmlDevice_t
 		currentProfiles *NvmlWorkloadPowerProfileCurrentProfiles_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, currentProfiles: currentProfiles}
-	if err := call(symNvmlDeviceWorkloadPowerProfileGetCurrentProfiles, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceWorkloadPowerProfileGetCurrentProfiles, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceWorkloadPowerProfileSetRequestedProfiles adds power profiles to those that are
@@ -89,13 +85,11 @@ func NvmlDeviceWorkloadPowerProfileSetRequestedProfiles(device NvmlDevice_t, req
 	args := &struct {
 		device            NvmlDevice_t
 		requestedProfiles *NvmlWorkloadPowerProfileRequestedProfiles_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{device: device, requestedProfiles: requestedProfiles}
-	if err := call(symNvmlDeviceWorkloadPowerProfileSetRequestedProfiles, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceWorkloadPowerProfileSetRequestedProfiles, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceWorkloadPowerProfileClearRequestedProfiles takes power profiles back that were
@@ -121,13 +115,11 @@ func NvmlDeviceWorkloadPowerProfileClearRequestedProfiles(device NvmlDevice_t, r
 	args := &struct {
 		device            NvmlDevice_t
 		requestedProfiles *NvmlWorkloadPowerProfileRequestedProfiles_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{device: device, requestedProfiles: requestedProfiles}
-	if err := call(symNvmlDeviceWorkloadPowerProfileClearRequestedProfiles, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceWorkloadPowerProfileClearRequestedProfiles, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceWorkloadPowerProfileUpdateProfiles_v1 adds power profiles to those requested, takes
@@ -153,11 +145,9 @@ func NvmlDeviceWorkloadPowerProfileUpdateProfiles_v1(device NvmlDevice_t, update
 	args := &struct {
 		device         NvmlDevice_t
 		updateProfiles *NvmlWorkloadPowerProfileUpdateProfiles_v1_t
-		_              [6]uint64
+		_0             [6]uint64
 		ret            NvmlReturn_t
+		_1             [4]byte
 	}{device: device, updateProfiles: updateProfiles}
-	if err := call(symNvmlDeviceWorkloadPowerProfileUpdateProfiles_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceWorkloadPowerProfileUpdateProfiles_v1, unsafe.Pointer(args), &args.ret)
 }

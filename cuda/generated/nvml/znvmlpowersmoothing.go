@@ -25,13 +25,11 @@ func NvmlDevicePowerSmoothingActivatePresetProfile(device NvmlDevice_t, profile 
 	args := &struct {
 		device  NvmlDevice_t
 		profile *NvmlPowerSmoothingProfile_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, profile: profile}
-	if err := call(symNvmlDevicePowerSmoothingActivatePresetProfile, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDevicePowerSmoothingActivatePresetProfile, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDevicePowerSmoothingUpdatePresetProfileParam changes one setting of a profile for smoothing
@@ -55,13 +53,11 @@ func NvmlDevicePowerSmoothingUpdatePresetProfileParam(device NvmlDevice_t, profi
 	args := &struct {
 		device  NvmlDevice_t
 		profile *NvmlPowerSmoothingProfile_t
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{device: device, profile: profile}
-	if err := call(symNvmlDevicePowerSmoothingUpdatePresetProfileParam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDevicePowerSmoothingUpdatePresetProfileParam, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDevicePowerSmoothingSetState turns the smoothing of power on or off.
@@ -84,11 +80,9 @@ func NvmlDevicePowerSmoothingSetState(device NvmlDevice_t, state *NvmlPowerSmoot
 	args := &struct {
 		device NvmlDevice_t
 		state  *NvmlPowerSmoothingState_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device, state: state}
-	if err := call(symNvmlDevicePowerSmoothingSetState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDevicePowerSmoothingSetState, unsafe.Pointer(args), &args.ret)
 }

@@ -25,14 +25,12 @@ func NvmlSystemGetDriverVersion(version *byte, length uint32) error {
 	args := &struct {
 		version *byte
 		length  uint32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{version: version, length: length}
-	if err := call(symNvmlSystemGetDriverVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetDriverVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetNVMLVersion gives the version of the loaded NVML library as text, CUDA's major
@@ -56,14 +54,12 @@ func NvmlSystemGetNVMLVersion(version *byte, length uint32) error {
 	args := &struct {
 		version *byte
 		length  uint32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     NvmlReturn_t
+		_2      [4]byte
 	}{version: version, length: length}
-	if err := call(symNvmlSystemGetNVMLVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetNVMLVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetCudaDriverVersion gives the CUDA version of the driver as one number: 13050 for CUDA
@@ -92,13 +88,11 @@ func NvmlSystemGetNVMLVersion(version *byte, length uint32) error {
 func NvmlSystemGetCudaDriverVersion(cudaDriverVersion *int32) error {
 	args := &struct {
 		cudaDriverVersion *int32
-		_                 [7]uint64
+		_0                [7]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{cudaDriverVersion: cudaDriverVersion}
-	if err := call(symNvmlSystemGetCudaDriverVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetCudaDriverVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetCudaDriverVersion_v2 gives the CUDA version of the driver as one number: 13050 for
@@ -127,13 +121,11 @@ func NvmlSystemGetCudaDriverVersion(cudaDriverVersion *int32) error {
 func NvmlSystemGetCudaDriverVersion_v2(cudaDriverVersion *int32) error {
 	args := &struct {
 		cudaDriverVersion *int32
-		_                 [7]uint64
+		_0                [7]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{cudaDriverVersion: cudaDriverVersion}
-	if err := call(symNvmlSystemGetCudaDriverVersion_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetCudaDriverVersion_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetProcessName gives the name of a process, to go with the process numbers of
@@ -156,17 +148,15 @@ func NvmlSystemGetCudaDriverVersion_v2(cudaDriverVersion *int32) error {
 func NvmlSystemGetProcessName(pid uint32, name *byte, length uint32) error {
 	args := &struct {
 		pid    uint32
-		_      [4]byte
+		_0     [4]byte
 		name   *byte
 		length uint32
-		_      [4]byte
-		_      [5]uint64
+		_1     [4]byte
+		_2     [5]uint64
 		ret    NvmlReturn_t
+		_3     [4]byte
 	}{pid: pid, name: name, length: length}
-	if err := call(symNvmlSystemGetProcessName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetProcessName, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetHicVersion lists the host interface cards of an S-class system with their firmware.
@@ -189,13 +179,11 @@ func NvmlSystemGetHicVersion(hwbcCount *uint32, hwbcEntries *NvmlHwbcEntry_t) er
 	args := &struct {
 		hwbcCount   *uint32
 		hwbcEntries *NvmlHwbcEntry_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{hwbcCount: hwbcCount, hwbcEntries: hwbcEntries}
-	if err := call(symNvmlSystemGetHicVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetHicVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetTopologyGpuSet lists the GPUs that are near to a CPU core. Linux only.
@@ -218,16 +206,14 @@ func NvmlSystemGetHicVersion(hwbcCount *uint32, hwbcEntries *NvmlHwbcEntry_t) er
 func NvmlSystemGetTopologyGpuSet(cpuNumber uint32, count *uint32, deviceArray *NvmlDevice_t) error {
 	args := &struct {
 		cpuNumber   uint32
-		_           [4]byte
+		_0          [4]byte
 		count       *uint32
 		deviceArray *NvmlDevice_t
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{cpuNumber: cpuNumber, count: count, deviceArray: deviceArray}
-	if err := call(symNvmlSystemGetTopologyGpuSet, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetTopologyGpuSet, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetDriverBranch gives the name of the release branch that the driver was built from.
@@ -249,14 +235,12 @@ func NvmlSystemGetDriverBranch(branchInfo *NvmlSystemDriverBranchInfo_t, length 
 	args := &struct {
 		branchInfo *NvmlSystemDriverBranchInfo_t
 		length     uint32
-		_          [4]byte
-		_          [6]uint64
+		_0         [4]byte
+		_1         [6]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{branchInfo: branchInfo, length: length}
-	if err := call(symNvmlSystemGetDriverBranch, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetDriverBranch, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSystemGetCPER_v1 reads hardware error records of GPUs in the firmware's common format (CPER),
@@ -287,11 +271,9 @@ func NvmlSystemGetDriverBranch(branchInfo *NvmlSystemDriverBranchInfo_t, length 
 func NvmlSystemGetCPER_v1(cper *NvmlGetCPER_v1_t) error {
 	args := &struct {
 		cper *NvmlGetCPER_v1_t
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NvmlReturn_t
+		_1   [4]byte
 	}{cper: cper}
-	if err := call(symNvmlSystemGetCPER_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSystemGetCPER_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -28,12 +28,10 @@ func NvmlUnitSetLedState(unit NvmlUnit_t, color NvmlLedColor_t) error {
 	args := &struct {
 		unit  NvmlUnit_t
 		color NvmlLedColor_t
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{unit: unit, color: color}
-	if err := call(symNvmlUnitSetLedState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitSetLedState, unsafe.Pointer(args), &args.ret)
 }

@@ -19,13 +19,11 @@ import "unsafe"
 func NvmlUnitGetCount(unitCount *uint32) error {
 	args := &struct {
 		unitCount *uint32
-		_         [7]uint64
+		_0        [7]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{unitCount: unitCount}
-	if err := call(symNvmlUnitGetCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitGetCount, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlUnitGetHandleByIndex gives the handle of an S-class unit.
@@ -47,15 +45,13 @@ func NvmlUnitGetCount(unitCount *uint32) error {
 func NvmlUnitGetHandleByIndex(index uint32, unit *NvmlUnit_t) error {
 	args := &struct {
 		index uint32
-		_     [4]byte
+		_0    [4]byte
 		unit  *NvmlUnit_t
-		_     [6]uint64
+		_1    [6]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{index: index, unit: unit}
-	if err := call(symNvmlUnitGetHandleByIndex, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitGetHandleByIndex, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlUnitGetUnitInfo tells product name, identifier, serial number and firmware of a unit.
@@ -73,13 +69,11 @@ func NvmlUnitGetUnitInfo(unit NvmlUnit_t, info *NvmlUnitInfo_t) error {
 	args := &struct {
 		unit NvmlUnit_t
 		info *NvmlUnitInfo_t
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NvmlReturn_t
+		_1   [4]byte
 	}{unit: unit, info: info}
-	if err := call(symNvmlUnitGetUnitInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitGetUnitInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlUnitGetLedState tells the color of a unit's LED, and why it is amber.
@@ -102,13 +96,11 @@ func NvmlUnitGetLedState(unit NvmlUnit_t, state *NvmlLedState_t) error {
 	args := &struct {
 		unit  NvmlUnit_t
 		state *NvmlLedState_t
-		_     [6]uint64
+		_0    [6]uint64
 		ret   NvmlReturn_t
+		_1    [4]byte
 	}{unit: unit, state: state}
-	if err := call(symNvmlUnitGetLedState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitGetLedState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlUnitGetPsuInfo tells what the power supply of a unit delivers.
@@ -129,13 +121,11 @@ func NvmlUnitGetPsuInfo(unit NvmlUnit_t, psu *NvmlPSUInfo_t) error {
 	args := &struct {
 		unit NvmlUnit_t
 		psu  *NvmlPSUInfo_t
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NvmlReturn_t
+		_1   [4]byte
 	}{unit: unit, psu: psu}
-	if err := call(symNvmlUnitGetPsuInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitGetPsuInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlUnitGetTemperature reads a temperature of a unit, in degrees Celsius.
@@ -157,15 +147,13 @@ func NvmlUnitGetTemperature(unit NvmlUnit_t, type_ uint32, temp *uint32) error {
 	args := &struct {
 		unit  NvmlUnit_t
 		type_ uint32
-		_     [4]byte
+		_0    [4]byte
 		temp  *uint32
-		_     [5]uint64
+		_1    [5]uint64
 		ret   NvmlReturn_t
+		_2    [4]byte
 	}{unit: unit, type_: type_, temp: temp}
-	if err := call(symNvmlUnitGetTemperature, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitGetTemperature, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlUnitGetFanSpeedInfo reads the fans of a unit.
@@ -186,13 +174,11 @@ func NvmlUnitGetFanSpeedInfo(unit NvmlUnit_t, fanSpeeds *NvmlUnitFanSpeeds_t) er
 	args := &struct {
 		unit      NvmlUnit_t
 		fanSpeeds *NvmlUnitFanSpeeds_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{unit: unit, fanSpeeds: fanSpeeds}
-	if err := call(symNvmlUnitGetFanSpeedInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitGetFanSpeedInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlUnitGetDevices lists the GPUs in a unit.
@@ -215,11 +201,9 @@ func NvmlUnitGetDevices(unit NvmlUnit_t, deviceCount *uint32, devices *NvmlDevic
 		unit        NvmlUnit_t
 		deviceCount *uint32
 		devices     *NvmlDevice_t
-		_           [5]uint64
+		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{unit: unit, deviceCount: deviceCount, devices: devices}
-	if err := call(symNvmlUnitGetDevices, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlUnitGetDevices, unsafe.Pointer(args), &args.ret)
 }

@@ -34,13 +34,11 @@ func NvmlDeviceGetVgpuUtilization(device NvmlDevice_t, lastSeenTimeStamp uint64,
 		sampleValType            *NvmlValueType_t
 		vgpuInstanceSamplesCount *uint32
 		utilizationSamples       *NvmlVgpuInstanceUtilizationSample_t
-		_                        [3]uint64
+		_0                       [3]uint64
 		ret                      NvmlReturn_t
+		_1                       [4]byte
 	}{device: device, lastSeenTimeStamp: lastSeenTimeStamp, sampleValType: sampleValType, vgpuInstanceSamplesCount: vgpuInstanceSamplesCount, utilizationSamples: utilizationSamples}
-	if err := call(symNvmlDeviceGetVgpuUtilization, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuUtilization, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuInstancesUtilizationInfo gives how busy each vGPU kept all engines of a GPU.
@@ -69,13 +67,11 @@ func NvmlDeviceGetVgpuInstancesUtilizationInfo(device NvmlDevice_t, vgpuUtilInfo
 	args := &struct {
 		device       NvmlDevice_t
 		vgpuUtilInfo *NvmlVgpuInstancesUtilizationInfo_t
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, vgpuUtilInfo: vgpuUtilInfo}
-	if err := call(symNvmlDeviceGetVgpuInstancesUtilizationInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuInstancesUtilizationInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuProcessUtilization gives how busy processes inside virtual machines kept a GPU.
@@ -106,13 +102,11 @@ func NvmlDeviceGetVgpuProcessUtilization(device NvmlDevice_t, lastSeenTimeStamp 
 		lastSeenTimeStamp       uint64
 		vgpuProcessSamplesCount *uint32
 		utilizationSamples      *NvmlVgpuProcessUtilizationSample_t
-		_                       [4]uint64
+		_0                      [4]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, lastSeenTimeStamp: lastSeenTimeStamp, vgpuProcessSamplesCount: vgpuProcessSamplesCount, utilizationSamples: utilizationSamples}
-	if err := call(symNvmlDeviceGetVgpuProcessUtilization, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuProcessUtilization, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuProcessesUtilizationInfo gives how busy processes inside virtual machines kept
@@ -143,13 +137,11 @@ func NvmlDeviceGetVgpuProcessesUtilizationInfo(device NvmlDevice_t, vgpuProcUtil
 	args := &struct {
 		device           NvmlDevice_t
 		vgpuProcUtilInfo *NvmlVgpuProcessesUtilizationInfo_t
-		_                [6]uint64
+		_0               [6]uint64
 		ret              NvmlReturn_t
+		_1               [4]byte
 	}{device: device, vgpuProcUtilInfo: vgpuProcUtilInfo}
-	if err := call(symNvmlDeviceGetVgpuProcessesUtilizationInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuProcessesUtilizationInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetAccountingMode tells whether statistics are kept of the processes on a vGPU.
@@ -172,15 +164,13 @@ func NvmlDeviceGetVgpuProcessesUtilizationInfo(device NvmlDevice_t, vgpuProcUtil
 func NvmlVgpuInstanceGetAccountingMode(vgpuInstance NvmlVgpuInstance_t, mode *NvmlEnableState_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		mode         *NvmlEnableState_t
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, mode: mode}
-	if err := call(symNvmlVgpuInstanceGetAccountingMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetAccountingMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetAccountingPids lists the processes on a vGPU of which there are statistics,
@@ -206,16 +196,14 @@ func NvmlVgpuInstanceGetAccountingMode(vgpuInstance NvmlVgpuInstance_t, mode *Nv
 func NvmlVgpuInstanceGetAccountingPids(vgpuInstance NvmlVgpuInstance_t, count *uint32, pids *uint32) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		count        *uint32
 		pids         *uint32
-		_            [5]uint64
+		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, count: count, pids: pids}
-	if err := call(symNvmlVgpuInstanceGetAccountingPids, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetAccountingPids, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetAccountingStats gives what one process used of a vGPU over its whole life.
@@ -240,17 +228,15 @@ func NvmlVgpuInstanceGetAccountingPids(vgpuInstance NvmlVgpuInstance_t, count *u
 func NvmlVgpuInstanceGetAccountingStats(vgpuInstance NvmlVgpuInstance_t, pid uint32, stats *NvmlAccountingStats_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		pid          uint32
-		_            [4]byte
+		_1           [4]byte
 		stats        *NvmlAccountingStats_t
-		_            [5]uint64
+		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, pid: pid, stats: stats}
-	if err := call(symNvmlVgpuInstanceGetAccountingStats, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetAccountingStats, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceClearAccountingPids deletes the statistics of processes on a vGPU that have
@@ -273,14 +259,12 @@ func NvmlVgpuInstanceGetAccountingStats(vgpuInstance NvmlVgpuInstance_t, pid uin
 func NvmlVgpuInstanceClearAccountingPids(vgpuInstance NvmlVgpuInstance_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
-		_            [7]uint64
+		_0           [4]byte
+		_1           [7]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance}
-	if err := call(symNvmlVgpuInstanceClearAccountingPids, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceClearAccountingPids, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetLicenseInfo_v2 tells whether a vGPU is licensed, and until when.
@@ -293,15 +277,13 @@ func NvmlVgpuInstanceClearAccountingPids(vgpuInstance NvmlVgpuInstance_t) error 
 func NvmlVgpuInstanceGetLicenseInfo_v2(vgpuInstance NvmlVgpuInstance_t, licenseInfo *NvmlVgpuLicenseInfo_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		licenseInfo  *NvmlVgpuLicenseInfo_t
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, licenseInfo: licenseInfo}
-	if err := call(symNvmlVgpuInstanceGetLicenseInfo_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetLicenseInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetLicenseInfo tells whether a vGPU is licensed, and until when.
@@ -324,13 +306,11 @@ func NvmlVgpuInstanceGetLicenseInfo_v2(vgpuInstance NvmlVgpuInstance_t, licenseI
 func NvmlVgpuInstanceGetLicenseInfo(vgpuInstance NvmlVgpuInstance_t, licenseInfo *NvmlVgpuLicenseInfo_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		licenseInfo  *NvmlVgpuLicenseInfo_t
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, licenseInfo: licenseInfo}
-	if err := call(symNvmlVgpuInstanceGetLicenseInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetLicenseInfo, unsafe.Pointer(args), &args.ret)
 }

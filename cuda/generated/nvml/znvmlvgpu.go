@@ -21,15 +21,13 @@ import "unsafe"
 func NvmlGetVgpuDriverCapabilities(capability NvmlVgpuDriverCapability_t, capResult *uint32) error {
 	args := &struct {
 		capability NvmlVgpuDriverCapability_t
-		_          [4]byte
+		_0         [4]byte
 		capResult  *uint32
-		_          [6]uint64
+		_1         [6]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{capability: capability, capResult: capResult}
-	if err := call(symNvmlGetVgpuDriverCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGetVgpuDriverCapabilities, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuCapabilities tells whether a GPU can do something as vGPU host, or how much.
@@ -51,15 +49,13 @@ func NvmlDeviceGetVgpuCapabilities(device NvmlDevice_t, capability NvmlDeviceVgp
 	args := &struct {
 		device     NvmlDevice_t
 		capability NvmlDeviceVgpuCapability_t
-		_          [4]byte
+		_0         [4]byte
 		capResult  *uint32
-		_          [5]uint64
+		_1         [5]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{device: device, capability: capability, capResult: capResult}
-	if err := call(symNvmlDeviceGetVgpuCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuCapabilities, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetSupportedVgpus lists the vGPU types that a GPU can have.
@@ -83,13 +79,11 @@ func NvmlDeviceGetSupportedVgpus(device NvmlDevice_t, vgpuCount *uint32, vgpuTyp
 		device      NvmlDevice_t
 		vgpuCount   *uint32
 		vgpuTypeIds *NvmlVgpuTypeId_t
-		_           [5]uint64
+		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, vgpuCount: vgpuCount, vgpuTypeIds: vgpuTypeIds}
-	if err := call(symNvmlDeviceGetSupportedVgpus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetSupportedVgpus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetCreatableVgpus lists the vGPU types of which one more can be made on a GPU now.
@@ -115,13 +109,11 @@ func NvmlDeviceGetCreatableVgpus(device NvmlDevice_t, vgpuCount *uint32, vgpuTyp
 		device      NvmlDevice_t
 		vgpuCount   *uint32
 		vgpuTypeIds *NvmlVgpuTypeId_t
-		_           [5]uint64
+		_0          [5]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{device: device, vgpuCount: vgpuCount, vgpuTypeIds: vgpuTypeIds}
-	if err := call(symNvmlDeviceGetCreatableVgpus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetCreatableVgpus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetClass gives the class of a vGPU type as text, such as Quadro.
@@ -142,16 +134,14 @@ func NvmlDeviceGetCreatableVgpus(device NvmlDevice_t, vgpuCount *uint32, vgpuTyp
 func NvmlVgpuTypeGetClass(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeClass *byte, size *uint32) error {
 	args := &struct {
 		vgpuTypeId    NvmlVgpuTypeId_t
-		_             [4]byte
+		_0            [4]byte
 		vgpuTypeClass *byte
 		size          *uint32
-		_             [5]uint64
+		_1            [5]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{vgpuTypeId: vgpuTypeId, vgpuTypeClass: vgpuTypeClass, size: size}
-	if err := call(symNvmlVgpuTypeGetClass, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetClass, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetName gives the name of a vGPU type, such as "GRID M60-2Q".
@@ -172,16 +162,14 @@ func NvmlVgpuTypeGetClass(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeClass *byte, size
 func NvmlVgpuTypeGetName(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeName *byte, size *uint32) error {
 	args := &struct {
 		vgpuTypeId   NvmlVgpuTypeId_t
-		_            [4]byte
+		_0           [4]byte
 		vgpuTypeName *byte
 		size         *uint32
-		_            [5]uint64
+		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuTypeId: vgpuTypeId, vgpuTypeName: vgpuTypeName, size: size}
-	if err := call(symNvmlVgpuTypeGetName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetName, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetGpuInstanceProfileId gives the MIG profile that a vGPU type runs on.
@@ -202,15 +190,13 @@ func NvmlVgpuTypeGetName(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeName *byte, size *
 func NvmlVgpuTypeGetGpuInstanceProfileId(vgpuTypeId NvmlVgpuTypeId_t, gpuInstanceProfileId *uint32) error {
 	args := &struct {
 		vgpuTypeId           NvmlVgpuTypeId_t
-		_                    [4]byte
+		_0                   [4]byte
 		gpuInstanceProfileId *uint32
-		_                    [6]uint64
+		_1                   [6]uint64
 		ret                  NvmlReturn_t
+		_2                   [4]byte
 	}{vgpuTypeId: vgpuTypeId, gpuInstanceProfileId: gpuInstanceProfileId}
-	if err := call(symNvmlVgpuTypeGetGpuInstanceProfileId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetGpuInstanceProfileId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetDeviceID gives the PCI numbers that a vGPU of a type shows to its guest.
@@ -228,16 +214,14 @@ func NvmlVgpuTypeGetGpuInstanceProfileId(vgpuTypeId NvmlVgpuTypeId_t, gpuInstanc
 func NvmlVgpuTypeGetDeviceID(vgpuTypeId NvmlVgpuTypeId_t, deviceID *uint64, subsystemID *uint64) error {
 	args := &struct {
 		vgpuTypeId  NvmlVgpuTypeId_t
-		_           [4]byte
+		_0          [4]byte
 		deviceID    *uint64
 		subsystemID *uint64
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{vgpuTypeId: vgpuTypeId, deviceID: deviceID, subsystemID: subsystemID}
-	if err := call(symNvmlVgpuTypeGetDeviceID, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetDeviceID, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetFramebufferSize gives how much device memory a vGPU of a type has, in bytes.
@@ -254,15 +238,13 @@ func NvmlVgpuTypeGetDeviceID(vgpuTypeId NvmlVgpuTypeId_t, deviceID *uint64, subs
 func NvmlVgpuTypeGetFramebufferSize(vgpuTypeId NvmlVgpuTypeId_t, fbSize *uint64) error {
 	args := &struct {
 		vgpuTypeId NvmlVgpuTypeId_t
-		_          [4]byte
+		_0         [4]byte
 		fbSize     *uint64
-		_          [6]uint64
+		_1         [6]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{vgpuTypeId: vgpuTypeId, fbSize: fbSize}
-	if err := call(symNvmlVgpuTypeGetFramebufferSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetFramebufferSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetNumDisplayHeads gives how many displays a vGPU of a type can drive.
@@ -279,15 +261,13 @@ func NvmlVgpuTypeGetFramebufferSize(vgpuTypeId NvmlVgpuTypeId_t, fbSize *uint64)
 func NvmlVgpuTypeGetNumDisplayHeads(vgpuTypeId NvmlVgpuTypeId_t, numDisplayHeads *uint32) error {
 	args := &struct {
 		vgpuTypeId      NvmlVgpuTypeId_t
-		_               [4]byte
+		_0              [4]byte
 		numDisplayHeads *uint32
-		_               [6]uint64
+		_1              [6]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{vgpuTypeId: vgpuTypeId, numDisplayHeads: numDisplayHeads}
-	if err := call(symNvmlVgpuTypeGetNumDisplayHeads, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetNumDisplayHeads, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetResolution gives the largest picture that a display of a vGPU type can show.
@@ -309,18 +289,16 @@ func NvmlVgpuTypeGetNumDisplayHeads(vgpuTypeId NvmlVgpuTypeId_t, numDisplayHeads
 func NvmlVgpuTypeGetResolution(vgpuTypeId NvmlVgpuTypeId_t, displayIndex uint32, xdim *uint32, ydim *uint32) error {
 	args := &struct {
 		vgpuTypeId   NvmlVgpuTypeId_t
-		_            [4]byte
+		_0           [4]byte
 		displayIndex uint32
-		_            [4]byte
+		_1           [4]byte
 		xdim         *uint32
 		ydim         *uint32
-		_            [4]uint64
+		_2           [4]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuTypeId: vgpuTypeId, displayIndex: displayIndex, xdim: xdim, ydim: ydim}
-	if err := call(symNvmlVgpuTypeGetResolution, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetResolution, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetLicense gives the licenses that allow to run a vGPU type, as text.
@@ -343,17 +321,15 @@ func NvmlVgpuTypeGetResolution(vgpuTypeId NvmlVgpuTypeId_t, displayIndex uint32,
 func NvmlVgpuTypeGetLicense(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeLicenseString *byte, size uint32) error {
 	args := &struct {
 		vgpuTypeId            NvmlVgpuTypeId_t
-		_                     [4]byte
+		_0                    [4]byte
 		vgpuTypeLicenseString *byte
 		size                  uint32
-		_                     [4]byte
-		_                     [5]uint64
+		_1                    [4]byte
+		_2                    [5]uint64
 		ret                   NvmlReturn_t
+		_3                    [4]byte
 	}{vgpuTypeId: vgpuTypeId, vgpuTypeLicenseString: vgpuTypeLicenseString, size: size}
-	if err := call(symNvmlVgpuTypeGetLicense, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetLicense, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetFrameRateLimit gives the most frames a second that a vGPU type draws.
@@ -373,15 +349,13 @@ func NvmlVgpuTypeGetLicense(vgpuTypeId NvmlVgpuTypeId_t, vgpuTypeLicenseString *
 func NvmlVgpuTypeGetFrameRateLimit(vgpuTypeId NvmlVgpuTypeId_t, frameRateLimit *uint32) error {
 	args := &struct {
 		vgpuTypeId     NvmlVgpuTypeId_t
-		_              [4]byte
+		_0             [4]byte
 		frameRateLimit *uint32
-		_              [6]uint64
+		_1             [6]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{vgpuTypeId: vgpuTypeId, frameRateLimit: frameRateLimit}
-	if err := call(symNvmlVgpuTypeGetFrameRateLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetFrameRateLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetMaxInstances gives how many vGPUs of a type a GPU can hold.
@@ -403,15 +377,13 @@ func NvmlVgpuTypeGetMaxInstances(device NvmlDevice_t, vgpuTypeId NvmlVgpuTypeId_
 	args := &struct {
 		device            NvmlDevice_t
 		vgpuTypeId        NvmlVgpuTypeId_t
-		_                 [4]byte
+		_0                [4]byte
 		vgpuInstanceCount *uint32
-		_                 [5]uint64
+		_1                [5]uint64
 		ret               NvmlReturn_t
+		_2                [4]byte
 	}{device: device, vgpuTypeId: vgpuTypeId, vgpuInstanceCount: vgpuInstanceCount}
-	if err := call(symNvmlVgpuTypeGetMaxInstances, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetMaxInstances, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetMaxInstancesPerVm gives how many vGPUs of a type one virtual machine can have.
@@ -428,15 +400,13 @@ func NvmlVgpuTypeGetMaxInstances(device NvmlDevice_t, vgpuTypeId NvmlVgpuTypeId_
 func NvmlVgpuTypeGetMaxInstancesPerVm(vgpuTypeId NvmlVgpuTypeId_t, vgpuInstanceCountPerVm *uint32) error {
 	args := &struct {
 		vgpuTypeId             NvmlVgpuTypeId_t
-		_                      [4]byte
+		_0                     [4]byte
 		vgpuInstanceCountPerVm *uint32
-		_                      [6]uint64
+		_1                     [6]uint64
 		ret                    NvmlReturn_t
+		_2                     [4]byte
 	}{vgpuTypeId: vgpuTypeId, vgpuInstanceCountPerVm: vgpuInstanceCountPerVm}
-	if err := call(symNvmlVgpuTypeGetMaxInstancesPerVm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetMaxInstancesPerVm, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetBAR1Info gives how large the BAR1 window of a vGPU type is.
@@ -455,15 +425,13 @@ func NvmlVgpuTypeGetMaxInstancesPerVm(vgpuTypeId NvmlVgpuTypeId_t, vgpuInstanceC
 func NvmlVgpuTypeGetBAR1Info(vgpuTypeId NvmlVgpuTypeId_t, bar1Info *NvmlVgpuTypeBar1Info_t) error {
 	args := &struct {
 		vgpuTypeId NvmlVgpuTypeId_t
-		_          [4]byte
+		_0         [4]byte
 		bar1Info   *NvmlVgpuTypeBar1Info_t
-		_          [6]uint64
+		_1         [6]uint64
 		ret        NvmlReturn_t
+		_2         [4]byte
 	}{vgpuTypeId: vgpuTypeId, bar1Info: bar1Info}
-	if err := call(symNvmlVgpuTypeGetBAR1Info, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetBAR1Info, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetActiveVgpus lists the vGPUs that run on a GPU.
@@ -490,13 +458,11 @@ func NvmlDeviceGetActiveVgpus(device NvmlDevice_t, vgpuCount *uint32, vgpuInstan
 		device        NvmlDevice_t
 		vgpuCount     *uint32
 		vgpuInstances *NvmlVgpuInstance_t
-		_             [5]uint64
+		_0            [5]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, vgpuCount: vgpuCount, vgpuInstances: vgpuInstances}
-	if err := call(symNvmlDeviceGetActiveVgpus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetActiveVgpus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetVmID gives the virtual machine that a vGPU belongs to, as text.
@@ -521,18 +487,16 @@ func NvmlDeviceGetActiveVgpus(device NvmlDevice_t, vgpuCount *uint32, vgpuInstan
 func NvmlVgpuInstanceGetVmID(vgpuInstance NvmlVgpuInstance_t, vmId *byte, size uint32, vmIdType *NvmlVgpuVmIdType_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		vmId         *byte
 		size         uint32
-		_            [4]byte
+		_1           [4]byte
 		vmIdType     *NvmlVgpuVmIdType_t
-		_            [4]uint64
+		_2           [4]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, vmId: vmId, size: size, vmIdType: vmIdType}
-	if err := call(symNvmlVgpuInstanceGetVmID, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetVmID, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetUUID gives the UUID of a vGPU as text.
@@ -554,17 +518,15 @@ func NvmlVgpuInstanceGetVmID(vgpuInstance NvmlVgpuInstance_t, vmId *byte, size u
 func NvmlVgpuInstanceGetUUID(vgpuInstance NvmlVgpuInstance_t, uuid *byte, size uint32) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		uuid         *byte
 		size         uint32
-		_            [4]byte
-		_            [5]uint64
+		_1           [4]byte
+		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, uuid: uuid, size: size}
-	if err := call(symNvmlVgpuInstanceGetUUID, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetUUID, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetVmDriverVersion gives the version of the driver inside the virtual machine, as
@@ -589,17 +551,15 @@ func NvmlVgpuInstanceGetUUID(vgpuInstance NvmlVgpuInstance_t, uuid *byte, size u
 func NvmlVgpuInstanceGetVmDriverVersion(vgpuInstance NvmlVgpuInstance_t, version *byte, length uint32) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		version      *byte
 		length       uint32
-		_            [4]byte
-		_            [5]uint64
+		_1           [4]byte
+		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, version: version, length: length}
-	if err := call(symNvmlVgpuInstanceGetVmDriverVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetVmDriverVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetFbUsage gives how much device memory the guest of a vGPU uses, in bytes.
@@ -619,15 +579,13 @@ func NvmlVgpuInstanceGetVmDriverVersion(vgpuInstance NvmlVgpuInstance_t, version
 func NvmlVgpuInstanceGetFbUsage(vgpuInstance NvmlVgpuInstance_t, fbUsage *uint64) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		fbUsage      *uint64
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, fbUsage: fbUsage}
-	if err := call(symNvmlVgpuInstanceGetFbUsage, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetFbUsage, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetLicenseStatus tells whether a vGPU is licensed.
@@ -649,15 +607,13 @@ func NvmlVgpuInstanceGetFbUsage(vgpuInstance NvmlVgpuInstance_t, fbUsage *uint64
 func NvmlVgpuInstanceGetLicenseStatus(vgpuInstance NvmlVgpuInstance_t, licensed *uint32) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		licensed     *uint32
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, licensed: licensed}
-	if err := call(symNvmlVgpuInstanceGetLicenseStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetLicenseStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetType gives the type of a vGPU.
@@ -677,15 +633,13 @@ func NvmlVgpuInstanceGetLicenseStatus(vgpuInstance NvmlVgpuInstance_t, licensed 
 func NvmlVgpuInstanceGetType(vgpuInstance NvmlVgpuInstance_t, vgpuTypeId *NvmlVgpuTypeId_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		vgpuTypeId   *NvmlVgpuTypeId_t
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, vgpuTypeId: vgpuTypeId}
-	if err := call(symNvmlVgpuInstanceGetType, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetType, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetFrameRateLimit gives the most frames a second that a running vGPU draws.
@@ -706,15 +660,13 @@ func NvmlVgpuInstanceGetType(vgpuInstance NvmlVgpuInstance_t, vgpuTypeId *NvmlVg
 func NvmlVgpuInstanceGetFrameRateLimit(vgpuInstance NvmlVgpuInstance_t, frameRateLimit *uint32) error {
 	args := &struct {
 		vgpuInstance   NvmlVgpuInstance_t
-		_              [4]byte
+		_0             [4]byte
 		frameRateLimit *uint32
-		_              [6]uint64
+		_1             [6]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{vgpuInstance: vgpuInstance, frameRateLimit: frameRateLimit}
-	if err := call(symNvmlVgpuInstanceGetFrameRateLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetFrameRateLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetEccMode tells whether ECC is on for a vGPU.
@@ -735,15 +687,13 @@ func NvmlVgpuInstanceGetFrameRateLimit(vgpuInstance NvmlVgpuInstance_t, frameRat
 func NvmlVgpuInstanceGetEccMode(vgpuInstance NvmlVgpuInstance_t, eccMode *NvmlEnableState_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		eccMode      *NvmlEnableState_t
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, eccMode: eccMode}
-	if err := call(symNvmlVgpuInstanceGetEccMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetEccMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetEncoderCapacity gives how much of the video encoders a vGPU may use, in
@@ -764,15 +714,13 @@ func NvmlVgpuInstanceGetEccMode(vgpuInstance NvmlVgpuInstance_t, eccMode *NvmlEn
 func NvmlVgpuInstanceGetEncoderCapacity(vgpuInstance NvmlVgpuInstance_t, encoderCapacity *uint32) error {
 	args := &struct {
 		vgpuInstance    NvmlVgpuInstance_t
-		_               [4]byte
+		_0              [4]byte
 		encoderCapacity *uint32
-		_               [6]uint64
+		_1              [6]uint64
 		ret             NvmlReturn_t
+		_2              [4]byte
 	}{vgpuInstance: vgpuInstance, encoderCapacity: encoderCapacity}
-	if err := call(symNvmlVgpuInstanceGetEncoderCapacity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetEncoderCapacity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceSetEncoderCapacity limits how much of the video encoders a vGPU may use.
@@ -794,16 +742,14 @@ func NvmlVgpuInstanceGetEncoderCapacity(vgpuInstance NvmlVgpuInstance_t, encoder
 func NvmlVgpuInstanceSetEncoderCapacity(vgpuInstance NvmlVgpuInstance_t, encoderCapacity uint32) error {
 	args := &struct {
 		vgpuInstance    NvmlVgpuInstance_t
-		_               [4]byte
+		_0              [4]byte
 		encoderCapacity uint32
-		_               [4]byte
-		_               [6]uint64
+		_1              [4]byte
+		_2              [6]uint64
 		ret             NvmlReturn_t
+		_3              [4]byte
 	}{vgpuInstance: vgpuInstance, encoderCapacity: encoderCapacity}
-	if err := call(symNvmlVgpuInstanceSetEncoderCapacity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceSetEncoderCapacity, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetEncoderStats gives how many videos a vGPU encodes, how fast and with which
@@ -824,17 +770,15 @@ func NvmlVgpuInstanceSetEncoderCapacity(vgpuInstance NvmlVgpuInstance_t, encoder
 func NvmlVgpuInstanceGetEncoderStats(vgpuInstance NvmlVgpuInstance_t, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) error {
 	args := &struct {
 		vgpuInstance   NvmlVgpuInstance_t
-		_              [4]byte
+		_0             [4]byte
 		sessionCount   *uint32
 		averageFps     *uint32
 		averageLatency *uint32
-		_              [4]uint64
+		_1             [4]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{vgpuInstance: vgpuInstance, sessionCount: sessionCount, averageFps: averageFps, averageLatency: averageLatency}
-	if err := call(symNvmlVgpuInstanceGetEncoderStats, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetEncoderStats, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetEncoderSessions lists the encoder sessions of a vGPU.
@@ -856,16 +800,14 @@ func NvmlVgpuInstanceGetEncoderStats(vgpuInstance NvmlVgpuInstance_t, sessionCou
 func NvmlVgpuInstanceGetEncoderSessions(vgpuInstance NvmlVgpuInstance_t, sessionCount *uint32, sessionInfo *NvmlEncoderSessionInfo_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		sessionCount *uint32
 		sessionInfo  *NvmlEncoderSessionInfo_t
-		_            [5]uint64
+		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, sessionCount: sessionCount, sessionInfo: sessionInfo}
-	if err := call(symNvmlVgpuInstanceGetEncoderSessions, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetEncoderSessions, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetFBCStats sums up the sessions that capture the frame buffer of a vGPU.
@@ -883,15 +825,13 @@ func NvmlVgpuInstanceGetEncoderSessions(vgpuInstance NvmlVgpuInstance_t, session
 func NvmlVgpuInstanceGetFBCStats(vgpuInstance NvmlVgpuInstance_t, fbcStats *NvmlFBCStats_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		fbcStats     *NvmlFBCStats_t
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, fbcStats: fbcStats}
-	if err := call(symNvmlVgpuInstanceGetFBCStats, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetFBCStats, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetFBCSessions lists the sessions that capture the frame buffer of a vGPU.
@@ -913,16 +853,14 @@ func NvmlVgpuInstanceGetFBCStats(vgpuInstance NvmlVgpuInstance_t, fbcStats *Nvml
 func NvmlVgpuInstanceGetFBCSessions(vgpuInstance NvmlVgpuInstance_t, sessionCount *uint32, sessionInfo *NvmlFBCSessionInfo_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		sessionCount *uint32
 		sessionInfo  *NvmlFBCSessionInfo_t
-		_            [5]uint64
+		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, sessionCount: sessionCount, sessionInfo: sessionInfo}
-	if err := call(symNvmlVgpuInstanceGetFBCSessions, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetFBCSessions, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetGpuInstanceId gives the GPU instance that a vGPU runs on.
@@ -940,15 +878,13 @@ func NvmlVgpuInstanceGetFBCSessions(vgpuInstance NvmlVgpuInstance_t, sessionCoun
 func NvmlVgpuInstanceGetGpuInstanceId(vgpuInstance NvmlVgpuInstance_t, gpuInstanceId *uint32) error {
 	args := &struct {
 		vgpuInstance  NvmlVgpuInstance_t
-		_             [4]byte
+		_0            [4]byte
 		gpuInstanceId *uint32
-		_             [6]uint64
+		_1            [6]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{vgpuInstance: vgpuInstance, gpuInstanceId: gpuInstanceId}
-	if err := call(symNvmlVgpuInstanceGetGpuInstanceId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetGpuInstanceId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetGpuPciId gives the PCI address that a vGPU has inside its virtual machine, as
@@ -974,16 +910,14 @@ func NvmlVgpuInstanceGetGpuInstanceId(vgpuInstance NvmlVgpuInstance_t, gpuInstan
 func NvmlVgpuInstanceGetGpuPciId(vgpuInstance NvmlVgpuInstance_t, vgpuPciId *byte, length *uint32) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		vgpuPciId    *byte
 		length       *uint32
-		_            [5]uint64
+		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, vgpuPciId: vgpuPciId, length: length}
-	if err := call(symNvmlVgpuInstanceGetGpuPciId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetGpuPciId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetCapabilities tells whether vGPUs of a type can do something.
@@ -1003,17 +937,15 @@ func NvmlVgpuInstanceGetGpuPciId(vgpuInstance NvmlVgpuInstance_t, vgpuPciId *byt
 func NvmlVgpuTypeGetCapabilities(vgpuTypeId NvmlVgpuTypeId_t, capability NvmlVgpuCapability_t, capResult *uint32) error {
 	args := &struct {
 		vgpuTypeId NvmlVgpuTypeId_t
-		_          [4]byte
+		_0         [4]byte
 		capability NvmlVgpuCapability_t
-		_          [4]byte
+		_1         [4]byte
 		capResult  *uint32
-		_          [5]uint64
+		_2         [5]uint64
 		ret        NvmlReturn_t
+		_3         [4]byte
 	}{vgpuTypeId: vgpuTypeId, capability: capability, capResult: capResult}
-	if err := call(symNvmlVgpuTypeGetCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetCapabilities, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetMdevUUID gives the UUID of the mdev device that a virtual machine has, on KVM.
@@ -1036,17 +968,15 @@ func NvmlVgpuTypeGetCapabilities(vgpuTypeId NvmlVgpuTypeId_t, capability NvmlVgp
 func NvmlVgpuInstanceGetMdevUUID(vgpuInstance NvmlVgpuInstance_t, mdevUuid *byte, size uint32) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		mdevUuid     *byte
 		size         uint32
-		_            [4]byte
-		_            [5]uint64
+		_1           [4]byte
+		_2           [5]uint64
 		ret          NvmlReturn_t
+		_3           [4]byte
 	}{vgpuInstance: vgpuInstance, mdevUuid: mdevUuid, size: size}
-	if err := call(symNvmlVgpuInstanceGetMdevUUID, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetMdevUUID, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetCreatableVgpus lists the vGPU types of which one more can be made on a GPU
@@ -1074,13 +1004,11 @@ func NvmlGpuInstanceGetCreatableVgpus(gpuInstance NvmlGpuInstance_t, pVgpus *Nvm
 	args := &struct {
 		gpuInstance NvmlGpuInstance_t
 		pVgpus      *NvmlVgpuTypeIdInfo_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{gpuInstance: gpuInstance, pVgpus: pVgpus}
-	if err := call(symNvmlGpuInstanceGetCreatableVgpus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetCreatableVgpus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetMaxInstancesPerGpuInstance gives how many vGPUs of a type one GPU instance can
@@ -1101,13 +1029,11 @@ func NvmlGpuInstanceGetCreatableVgpus(gpuInstance NvmlGpuInstance_t, pVgpus *Nvm
 func NvmlVgpuTypeGetMaxInstancesPerGpuInstance(pMaxInstance *NvmlVgpuTypeMaxInstance_t) error {
 	args := &struct {
 		pMaxInstance *NvmlVgpuTypeMaxInstance_t
-		_            [7]uint64
+		_0           [7]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{pMaxInstance: pMaxInstance}
-	if err := call(symNvmlVgpuTypeGetMaxInstancesPerGpuInstance, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetMaxInstancesPerGpuInstance, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetActiveVgpus lists the vGPUs that run on a GPU instance.
@@ -1135,13 +1061,11 @@ func NvmlGpuInstanceGetActiveVgpus(gpuInstance NvmlGpuInstance_t, pVgpuInstanceI
 	args := &struct {
 		gpuInstance       NvmlGpuInstance_t
 		pVgpuInstanceInfo *NvmlActiveVgpuInstanceInfo_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{gpuInstance: gpuInstance, pVgpuInstanceInfo: pVgpuInstanceInfo}
-	if err := call(symNvmlGpuInstanceGetActiveVgpus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetActiveVgpus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceSetVgpuSchedulerState sets how the vGPUs of a GPU instance take turns.
@@ -1171,13 +1095,11 @@ func NvmlGpuInstanceSetVgpuSchedulerState(gpuInstance NvmlGpuInstance_t, pSchedu
 	args := &struct {
 		gpuInstance NvmlGpuInstance_t
 		pScheduler  *NvmlVgpuSchedulerState_t
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{gpuInstance: gpuInstance, pScheduler: pScheduler}
-	if err := call(symNvmlGpuInstanceSetVgpuSchedulerState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceSetVgpuSchedulerState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetVgpuSchedulerState gives how the vGPUs of a GPU instance take turns.
@@ -1206,13 +1128,11 @@ func NvmlGpuInstanceGetVgpuSchedulerState(gpuInstance NvmlGpuInstance_t, pSchedu
 	args := &struct {
 		gpuInstance         NvmlGpuInstance_t
 		pSchedulerStateInfo *NvmlVgpuSchedulerStateInfo_t
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerStateInfo: pSchedulerStateInfo}
-	if err := call(symNvmlGpuInstanceGetVgpuSchedulerState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetVgpuSchedulerState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetVgpuSchedulerLog gives the latest turns of the vGPUs of a GPU instance.
@@ -1241,13 +1161,11 @@ func NvmlGpuInstanceGetVgpuSchedulerLog(gpuInstance NvmlGpuInstance_t, pSchedule
 	args := &struct {
 		gpuInstance       NvmlGpuInstance_t
 		pSchedulerLogInfo *NvmlVgpuSchedulerLogInfo_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerLogInfo: pSchedulerLogInfo}
-	if err := call(symNvmlGpuInstanceGetVgpuSchedulerLog, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetVgpuSchedulerLog, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetVgpuTypeCreatablePlacements lists the places in a GPU instance where a vGPU of
@@ -1278,13 +1196,11 @@ func NvmlGpuInstanceGetVgpuTypeCreatablePlacements(gpuInstance NvmlGpuInstance_t
 	args := &struct {
 		gpuInstance             NvmlGpuInstance_t
 		pCreatablePlacementInfo *NvmlVgpuCreatablePlacementInfo_t
-		_                       [6]uint64
+		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{gpuInstance: gpuInstance, pCreatablePlacementInfo: pCreatablePlacementInfo}
-	if err := call(symNvmlGpuInstanceGetVgpuTypeCreatablePlacements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetVgpuTypeCreatablePlacements, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetVgpuHeterogeneousMode tells whether a GPU instance can hold time-sliced vGPUs
@@ -1311,13 +1227,11 @@ func NvmlGpuInstanceGetVgpuHeterogeneousMode(gpuInstance NvmlGpuInstance_t, pHet
 	args := &struct {
 		gpuInstance        NvmlGpuInstance_t
 		pHeterogeneousMode *NvmlVgpuHeterogeneousMode_t
-		_                  [6]uint64
+		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{gpuInstance: gpuInstance, pHeterogeneousMode: pHeterogeneousMode}
-	if err := call(symNvmlGpuInstanceGetVgpuHeterogeneousMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetVgpuHeterogeneousMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceSetVgpuHeterogeneousMode lets a GPU instance hold time-sliced vGPUs of different
@@ -1344,13 +1258,11 @@ func NvmlGpuInstanceSetVgpuHeterogeneousMode(gpuInstance NvmlGpuInstance_t, pHet
 	args := &struct {
 		gpuInstance        NvmlGpuInstance_t
 		pHeterogeneousMode *NvmlVgpuHeterogeneousMode_t
-		_                  [6]uint64
+		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{gpuInstance: gpuInstance, pHeterogeneousMode: pHeterogeneousMode}
-	if err := call(symNvmlGpuInstanceSetVgpuHeterogeneousMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceSetVgpuHeterogeneousMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuSchedulerState_v2 gives how the vGPUs on one engine of a GPU take turns.
@@ -1373,13 +1285,11 @@ func NvmlDeviceGetVgpuSchedulerState_v2(device NvmlDevice_t, pSchedulerStateInfo
 	args := &struct {
 		device              NvmlDevice_t
 		pSchedulerStateInfo *NvmlVgpuSchedulerStateInfo_v2_t
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{device: device, pSchedulerStateInfo: pSchedulerStateInfo}
-	if err := call(symNvmlDeviceGetVgpuSchedulerState_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuSchedulerState_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetVgpuSchedulerState_v2 gives how the vGPUs on one engine of a GPU instance take
@@ -1405,13 +1315,11 @@ func NvmlGpuInstanceGetVgpuSchedulerState_v2(gpuInstance NvmlGpuInstance_t, pSch
 	args := &struct {
 		gpuInstance         NvmlGpuInstance_t
 		pSchedulerStateInfo *NvmlVgpuSchedulerStateInfo_v2_t
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 NvmlReturn_t
+		_1                  [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerStateInfo: pSchedulerStateInfo}
-	if err := call(symNvmlGpuInstanceGetVgpuSchedulerState_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetVgpuSchedulerState_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuSchedulerLog_v2 gives the latest turns of the vGPUs on one engine of a GPU.
@@ -1436,13 +1344,11 @@ func NvmlDeviceGetVgpuSchedulerLog_v2(device NvmlDevice_t, pSchedulerLogInfo *Nv
 	args := &struct {
 		device            NvmlDevice_t
 		pSchedulerLogInfo *NvmlVgpuSchedulerLogInfo_v2_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{device: device, pSchedulerLogInfo: pSchedulerLogInfo}
-	if err := call(symNvmlDeviceGetVgpuSchedulerLog_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuSchedulerLog_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceGetVgpuSchedulerLog_v2 gives the latest turns of the vGPUs on one engine of a GPU
@@ -1468,13 +1374,11 @@ func NvmlGpuInstanceGetVgpuSchedulerLog_v2(gpuInstance NvmlGpuInstance_t, pSched
 	args := &struct {
 		gpuInstance       NvmlGpuInstance_t
 		pSchedulerLogInfo *NvmlVgpuSchedulerLogInfo_v2_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerLogInfo: pSchedulerLogInfo}
-	if err := call(symNvmlGpuInstanceGetVgpuSchedulerLog_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceGetVgpuSchedulerLog_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetVgpuSchedulerState_v2 sets how the vGPUs on one engine of a GPU take turns.
@@ -1500,13 +1404,11 @@ func NvmlDeviceSetVgpuSchedulerState_v2(device NvmlDevice_t, pSchedulerState *Nv
 	args := &struct {
 		device          NvmlDevice_t
 		pSchedulerState *NvmlVgpuSchedulerState_v2_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, pSchedulerState: pSchedulerState}
-	if err := call(symNvmlDeviceSetVgpuSchedulerState_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetVgpuSchedulerState_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGpuInstanceSetVgpuSchedulerState_v2 sets how the vGPUs on one engine of a GPU instance take
@@ -1533,11 +1435,9 @@ func NvmlGpuInstanceSetVgpuSchedulerState_v2(gpuInstance NvmlGpuInstance_t, pSch
 	args := &struct {
 		gpuInstance     NvmlGpuInstance_t
 		pSchedulerState *NvmlVgpuSchedulerState_v2_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{gpuInstance: gpuInstance, pSchedulerState: pSchedulerState}
-	if err := call(symNvmlGpuInstanceSetVgpuSchedulerState_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGpuInstanceSetVgpuSchedulerState_v2, unsafe.Pointer(args), &args.ret)
 }

@@ -29,16 +29,14 @@ import "unsafe"
 func NvmlVgpuInstanceGetMetadata(vgpuInstance NvmlVgpuInstance_t, vgpuMetadata *NvmlVgpuMetadata_t, bufferSize *uint32) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		vgpuMetadata *NvmlVgpuMetadata_t
 		bufferSize   *uint32
-		_            [5]uint64
+		_1           [5]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, vgpuMetadata: vgpuMetadata, bufferSize: bufferSize}
-	if err := call(symNvmlVgpuInstanceGetMetadata, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetMetadata, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuMetadata gives what a migration has to know about a GPU that shall take a vGPU.
@@ -66,13 +64,11 @@ func NvmlDeviceGetVgpuMetadata(device NvmlDevice_t, pgpuMetadata *NvmlVgpuPgpuMe
 		device       NvmlDevice_t
 		pgpuMetadata *NvmlVgpuPgpuMetadata_t
 		bufferSize   *uint32
-		_            [5]uint64
+		_0           [5]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, pgpuMetadata: pgpuMetadata, bufferSize: bufferSize}
-	if err := call(symNvmlDeviceGetVgpuMetadata, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuMetadata, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGetVgpuCompatibility tells in which states a virtual machine with a vGPU can move to a GPU.
@@ -94,13 +90,11 @@ func NvmlGetVgpuCompatibility(vgpuMetadata *NvmlVgpuMetadata_t, pgpuMetadata *Nv
 		vgpuMetadata      *NvmlVgpuMetadata_t
 		pgpuMetadata      *NvmlVgpuPgpuMetadata_t
 		compatibilityInfo *NvmlVgpuPgpuCompatibility_t
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               NvmlReturn_t
+		_1                [4]byte
 	}{vgpuMetadata: vgpuMetadata, pgpuMetadata: pgpuMetadata, compatibilityInfo: compatibilityInfo}
-	if err := call(symNvmlGetVgpuCompatibility, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGetVgpuCompatibility, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetPgpuMetadataString gives the properties of a GPU that vGPU migration compares, as
@@ -125,13 +119,11 @@ func NvmlDeviceGetPgpuMetadataString(device NvmlDevice_t, pgpuMetadata *byte, bu
 		device       NvmlDevice_t
 		pgpuMetadata *byte
 		bufferSize   *uint32
-		_            [5]uint64
+		_0           [5]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, pgpuMetadata: pgpuMetadata, bufferSize: bufferSize}
-	if err := call(symNvmlDeviceGetPgpuMetadataString, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetPgpuMetadataString, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuSchedulerLog gives the latest turns of the vGPUs of a GPU.
@@ -159,13 +151,11 @@ func NvmlDeviceGetVgpuSchedulerLog(device NvmlDevice_t, pSchedulerLog *NvmlVgpuS
 	args := &struct {
 		device        NvmlDevice_t
 		pSchedulerLog *NvmlVgpuSchedulerLog_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, pSchedulerLog: pSchedulerLog}
-	if err := call(symNvmlDeviceGetVgpuSchedulerLog, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuSchedulerLog, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuSchedulerState gives how the vGPUs of a GPU take turns.
@@ -191,13 +181,11 @@ func NvmlDeviceGetVgpuSchedulerState(device NvmlDevice_t, pSchedulerState *NvmlV
 	args := &struct {
 		device          NvmlDevice_t
 		pSchedulerState *NvmlVgpuSchedulerGetState_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, pSchedulerState: pSchedulerState}
-	if err := call(symNvmlDeviceGetVgpuSchedulerState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuSchedulerState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetVgpuSchedulerState sets how the vGPUs of a GPU take turns.
@@ -227,13 +215,11 @@ func NvmlDeviceSetVgpuSchedulerState(device NvmlDevice_t, pSchedulerState *NvmlV
 	args := &struct {
 		device          NvmlDevice_t
 		pSchedulerState *NvmlVgpuSchedulerSetState_t
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvmlReturn_t
+		_1              [4]byte
 	}{device: device, pSchedulerState: pSchedulerState}
-	if err := call(symNvmlDeviceSetVgpuSchedulerState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetVgpuSchedulerState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuSchedulerCapabilities gives the policies by which vGPUs can take turns, and the
@@ -257,13 +243,11 @@ func NvmlDeviceGetVgpuSchedulerCapabilities(device NvmlDevice_t, pCapabilities *
 	args := &struct {
 		device        NvmlDevice_t
 		pCapabilities *NvmlVgpuSchedulerCapabilities_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, pCapabilities: pCapabilities}
-	if err := call(symNvmlDeviceGetVgpuSchedulerCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuSchedulerCapabilities, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlGetVgpuVersion gives the vGPU versions that the host's vGPU manager supports, and those it is
@@ -284,13 +268,11 @@ func NvmlGetVgpuVersion(supported *NvmlVgpuVersion_t, current *NvmlVgpuVersion_t
 	args := &struct {
 		supported *NvmlVgpuVersion_t
 		current   *NvmlVgpuVersion_t
-		_         [6]uint64
+		_0        [6]uint64
 		ret       NvmlReturn_t
+		_1        [4]byte
 	}{supported: supported, current: current}
-	if err := call(symNvmlGetVgpuVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlGetVgpuVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlSetVgpuVersion narrows the range of vGPU versions that the host offers to guests.
@@ -313,11 +295,9 @@ func NvmlGetVgpuVersion(supported *NvmlVgpuVersion_t, current *NvmlVgpuVersion_t
 func NvmlSetVgpuVersion(vgpuVersion *NvmlVgpuVersion_t) error {
 	args := &struct {
 		vgpuVersion *NvmlVgpuVersion_t
-		_           [7]uint64
+		_0          [7]uint64
 		ret         NvmlReturn_t
+		_1          [4]byte
 	}{vgpuVersion: vgpuVersion}
-	if err := call(symNvmlSetVgpuVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlSetVgpuVersion, unsafe.Pointer(args), &args.ret)
 }

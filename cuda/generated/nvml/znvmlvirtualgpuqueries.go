@@ -23,13 +23,11 @@ func NvmlDeviceGetVirtualizationMode(device NvmlDevice_t, pVirtualMode *NvmlGpuV
 	args := &struct {
 		device       NvmlDevice_t
 		pVirtualMode *NvmlGpuVirtualizationMode_t
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{device: device, pVirtualMode: pVirtualMode}
-	if err := call(symNvmlDeviceGetVirtualizationMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVirtualizationMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetHostVgpuMode tells whether a vGPU host uses SR-IOV on a GPU.
@@ -52,13 +50,11 @@ func NvmlDeviceGetHostVgpuMode(device NvmlDevice_t, pHostVgpuMode *NvmlHostVgpuM
 	args := &struct {
 		device        NvmlDevice_t
 		pHostVgpuMode *NvmlHostVgpuMode_t
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvmlReturn_t
+		_1            [4]byte
 	}{device: device, pHostVgpuMode: pHostVgpuMode}
-	if err := call(symNvmlDeviceGetHostVgpuMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetHostVgpuMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetVirtualizationMode changes how a GPU is virtualized.
@@ -82,14 +78,12 @@ func NvmlDeviceSetVirtualizationMode(device NvmlDevice_t, virtualMode NvmlGpuVir
 	args := &struct {
 		device      NvmlDevice_t
 		virtualMode NvmlGpuVirtualizationMode_t
-		_           [4]byte
-		_           [6]uint64
+		_0          [4]byte
+		_1          [6]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{device: device, virtualMode: virtualMode}
-	if err := call(symNvmlDeviceSetVirtualizationMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetVirtualizationMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuHeterogeneousMode tells whether a GPU can hold time-sliced vGPUs of different
@@ -112,13 +106,11 @@ func NvmlDeviceGetVgpuHeterogeneousMode(device NvmlDevice_t, pHeterogeneousMode 
 	args := &struct {
 		device             NvmlDevice_t
 		pHeterogeneousMode *NvmlVgpuHeterogeneousMode_t
-		_                  [6]uint64
+		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{device: device, pHeterogeneousMode: pHeterogeneousMode}
-	if err := call(symNvmlDeviceGetVgpuHeterogeneousMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuHeterogeneousMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetVgpuHeterogeneousMode lets a GPU hold time-sliced vGPUs of different memory sizes,
@@ -145,13 +137,11 @@ func NvmlDeviceSetVgpuHeterogeneousMode(device NvmlDevice_t, pHeterogeneousMode 
 	args := &struct {
 		device             NvmlDevice_t
 		pHeterogeneousMode *NvmlVgpuHeterogeneousMode_t
-		_                  [6]uint64
+		_0                 [6]uint64
 		ret                NvmlReturn_t
+		_1                 [4]byte
 	}{device: device, pHeterogeneousMode: pHeterogeneousMode}
-	if err := call(symNvmlDeviceSetVgpuHeterogeneousMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetVgpuHeterogeneousMode, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetPlacementId gives the place that a running vGPU has on its GPU.
@@ -172,15 +162,13 @@ func NvmlDeviceSetVgpuHeterogeneousMode(device NvmlDevice_t, pHeterogeneousMode 
 func NvmlVgpuInstanceGetPlacementId(vgpuInstance NvmlVgpuInstance_t, pPlacement *NvmlVgpuPlacementId_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		pPlacement   *NvmlVgpuPlacementId_t
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, pPlacement: pPlacement}
-	if err := call(symNvmlVgpuInstanceGetPlacementId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetPlacementId, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuTypeSupportedPlacements lists the places that a vGPU type can have on a GPU.
@@ -209,15 +197,13 @@ func NvmlDeviceGetVgpuTypeSupportedPlacements(device NvmlDevice_t, vgpuTypeId Nv
 	args := &struct {
 		device         NvmlDevice_t
 		vgpuTypeId     NvmlVgpuTypeId_t
-		_              [4]byte
+		_0             [4]byte
 		pPlacementList *NvmlVgpuPlacementList_t
-		_              [5]uint64
+		_1             [5]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{device: device, vgpuTypeId: vgpuTypeId, pPlacementList: pPlacementList}
-	if err := call(symNvmlDeviceGetVgpuTypeSupportedPlacements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuTypeSupportedPlacements, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetVgpuTypeCreatablePlacements lists the places where a vGPU of a type can be made now.
@@ -246,15 +232,13 @@ func NvmlDeviceGetVgpuTypeCreatablePlacements(device NvmlDevice_t, vgpuTypeId Nv
 	args := &struct {
 		device         NvmlDevice_t
 		vgpuTypeId     NvmlVgpuTypeId_t
-		_              [4]byte
+		_0             [4]byte
 		pPlacementList *NvmlVgpuPlacementList_t
-		_              [5]uint64
+		_1             [5]uint64
 		ret            NvmlReturn_t
+		_2             [4]byte
 	}{device: device, vgpuTypeId: vgpuTypeId, pPlacementList: pPlacementList}
-	if err := call(symNvmlDeviceGetVgpuTypeCreatablePlacements, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetVgpuTypeCreatablePlacements, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetGspHeapSize gives how much memory the GPU's system processor sets aside for a vGPU
@@ -272,15 +256,13 @@ func NvmlDeviceGetVgpuTypeCreatablePlacements(device NvmlDevice_t, vgpuTypeId Nv
 func NvmlVgpuTypeGetGspHeapSize(vgpuTypeId NvmlVgpuTypeId_t, gspHeapSize *uint64) error {
 	args := &struct {
 		vgpuTypeId  NvmlVgpuTypeId_t
-		_           [4]byte
+		_0          [4]byte
 		gspHeapSize *uint64
-		_           [6]uint64
+		_1          [6]uint64
 		ret         NvmlReturn_t
+		_2          [4]byte
 	}{vgpuTypeId: vgpuTypeId, gspHeapSize: gspHeapSize}
-	if err := call(symNvmlVgpuTypeGetGspHeapSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetGspHeapSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuTypeGetFbReservation gives the fixed reservation of device memory that a vGPU type has,
@@ -298,15 +280,13 @@ func NvmlVgpuTypeGetGspHeapSize(vgpuTypeId NvmlVgpuTypeId_t, gspHeapSize *uint64
 func NvmlVgpuTypeGetFbReservation(vgpuTypeId NvmlVgpuTypeId_t, fbReservation *uint64) error {
 	args := &struct {
 		vgpuTypeId    NvmlVgpuTypeId_t
-		_             [4]byte
+		_0            [4]byte
 		fbReservation *uint64
-		_             [6]uint64
+		_1            [6]uint64
 		ret           NvmlReturn_t
+		_2            [4]byte
 	}{vgpuTypeId: vgpuTypeId, fbReservation: fbReservation}
-	if err := call(symNvmlVgpuTypeGetFbReservation, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuTypeGetFbReservation, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlVgpuInstanceGetRuntimeStateSize gives the most memory that the state of a running vGPU takes,
@@ -330,15 +310,13 @@ func NvmlVgpuTypeGetFbReservation(vgpuTypeId NvmlVgpuTypeId_t, fbReservation *ui
 func NvmlVgpuInstanceGetRuntimeStateSize(vgpuInstance NvmlVgpuInstance_t, pState *NvmlVgpuRuntimeState_t) error {
 	args := &struct {
 		vgpuInstance NvmlVgpuInstance_t
-		_            [4]byte
+		_0           [4]byte
 		pState       *NvmlVgpuRuntimeState_t
-		_            [6]uint64
+		_1           [6]uint64
 		ret          NvmlReturn_t
+		_2           [4]byte
 	}{vgpuInstance: vgpuInstance, pState: pState}
-	if err := call(symNvmlVgpuInstanceGetRuntimeStateSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlVgpuInstanceGetRuntimeStateSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceSetVgpuCapabilities turns a capability of a GPU as vGPU host on or off.
@@ -360,16 +338,14 @@ func NvmlDeviceSetVgpuCapabilities(device NvmlDevice_t, capability NvmlDeviceVgp
 	args := &struct {
 		device     NvmlDevice_t
 		capability NvmlDeviceVgpuCapability_t
-		_          [4]byte
+		_0         [4]byte
 		state      NvmlEnableState_t
-		_          [4]byte
-		_          [5]uint64
+		_1         [4]byte
+		_2         [5]uint64
 		ret        NvmlReturn_t
+		_3         [4]byte
 	}{device: device, capability: capability, state: state}
-	if err := call(symNvmlDeviceSetVgpuCapabilities, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceSetVgpuCapabilities, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceVgpuForceGspUnload unloads the firmware of the GPU's system processor by force, to
@@ -392,13 +368,11 @@ func NvmlDeviceSetVgpuCapabilities(device NvmlDevice_t, capability NvmlDeviceVgp
 func NvmlDeviceVgpuForceGspUnload(device NvmlDevice_t) error {
 	args := &struct {
 		device NvmlDevice_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    NvmlReturn_t
+		_1     [4]byte
 	}{device: device}
-	if err := call(symNvmlDeviceVgpuForceGspUnload, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceVgpuForceGspUnload, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGridLicensableFeatures_v4 lists what vGPU software can be licensed for on a GPU, and
@@ -413,13 +387,11 @@ func NvmlDeviceGetGridLicensableFeatures_v4(device NvmlDevice_t, pGridLicensable
 	args := &struct {
 		device                  NvmlDevice_t
 		pGridLicensableFeatures *NvmlGridLicensableFeatures_t
-		_                       [6]uint64
+		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, pGridLicensableFeatures: pGridLicensableFeatures}
-	if err := call(symNvmlDeviceGetGridLicensableFeatures_v4, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGridLicensableFeatures_v4, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGridLicensableFeatures lists what vGPU software can be licensed for on a GPU, and
@@ -438,13 +410,11 @@ func NvmlDeviceGetGridLicensableFeatures(device NvmlDevice_t, pGridLicensableFea
 	args := &struct {
 		device                  NvmlDevice_t
 		pGridLicensableFeatures *NvmlGridLicensableFeatures_t
-		_                       [6]uint64
+		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, pGridLicensableFeatures: pGridLicensableFeatures}
-	if err := call(symNvmlDeviceGetGridLicensableFeatures, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGridLicensableFeatures, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGridLicensableFeatures_v2 lists what vGPU software can be licensed for on a GPU, and
@@ -459,13 +429,11 @@ func NvmlDeviceGetGridLicensableFeatures_v2(device NvmlDevice_t, pGridLicensable
 	args := &struct {
 		device                  NvmlDevice_t
 		pGridLicensableFeatures *NvmlGridLicensableFeatures_t
-		_                       [6]uint64
+		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, pGridLicensableFeatures: pGridLicensableFeatures}
-	if err := call(symNvmlDeviceGetGridLicensableFeatures_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGridLicensableFeatures_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceGetGridLicensableFeatures_v3 lists what vGPU software can be licensed for on a GPU, and
@@ -480,11 +448,9 @@ func NvmlDeviceGetGridLicensableFeatures_v3(device NvmlDevice_t, pGridLicensable
 	args := &struct {
 		device                  NvmlDevice_t
 		pGridLicensableFeatures *NvmlGridLicensableFeatures_t
-		_                       [6]uint64
+		_0                      [6]uint64
 		ret                     NvmlReturn_t
+		_1                      [4]byte
 	}{device: device, pGridLicensableFeatures: pGridLicensableFeatures}
-	if err := call(symNvmlDeviceGetGridLicensableFeatures_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceGetGridLicensableFeatures_v3, unsafe.Pointer(args), &args.ret)
 }

@@ -28,14 +28,12 @@ func NvmlDeviceModifyDrainState(pciInfo *NvmlPciInfo_t, newState NvmlEnableState
 	args := &struct {
 		pciInfo  *NvmlPciInfo_t
 		newState NvmlEnableState_t
-		_        [4]byte
-		_        [6]uint64
+		_0       [4]byte
+		_1       [6]uint64
 		ret      NvmlReturn_t
+		_2       [4]byte
 	}{pciInfo: pciInfo, newState: newState}
-	if err := call(symNvmlDeviceModifyDrainState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceModifyDrainState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceQueryDrainState tells whether a GPU is closed to new programs.
@@ -56,13 +54,11 @@ func NvmlDeviceQueryDrainState(pciInfo *NvmlPciInfo_t, currentState *NvmlEnableS
 	args := &struct {
 		pciInfo      *NvmlPciInfo_t
 		currentState *NvmlEnableState_t
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvmlReturn_t
+		_1           [4]byte
 	}{pciInfo: pciInfo, currentState: currentState}
-	if err := call(symNvmlDeviceQueryDrainState, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceQueryDrainState, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceRemoveGpu_v2 takes a GPU away from the driver and from NVML, and from the system on
@@ -81,16 +77,14 @@ func NvmlDeviceRemoveGpu_v2(pciInfo *NvmlPciInfo_t, gpuState NvmlDetachGpuState_
 	args := &struct {
 		pciInfo   *NvmlPciInfo_t
 		gpuState  NvmlDetachGpuState_t
-		_         [4]byte
+		_0        [4]byte
 		linkState NvmlPcieLinkState_t
-		_         [4]byte
-		_         [5]uint64
+		_1        [4]byte
+		_2        [5]uint64
 		ret       NvmlReturn_t
+		_3        [4]byte
 	}{pciInfo: pciInfo, gpuState: gpuState, linkState: linkState}
-	if err := call(symNvmlDeviceRemoveGpu_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceRemoveGpu_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceDiscoverGpus makes the system look for GPUs that were removed, and initializes them.
@@ -114,13 +108,11 @@ func NvmlDeviceRemoveGpu_v2(pciInfo *NvmlPciInfo_t, gpuState NvmlDetachGpuState_
 func NvmlDeviceDiscoverGpus(pciInfo *NvmlPciInfo_t) error {
 	args := &struct {
 		pciInfo *NvmlPciInfo_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{pciInfo: pciInfo}
-	if err := call(symNvmlDeviceDiscoverGpus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceDiscoverGpus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvmlDeviceRemoveGpu takes a GPU away from the driver and from NVML, and from the system on
@@ -145,11 +137,9 @@ func NvmlDeviceDiscoverGpus(pciInfo *NvmlPciInfo_t) error {
 func NvmlDeviceRemoveGpu(pciInfo *NvmlPciInfo_t) error {
 	args := &struct {
 		pciInfo *NvmlPciInfo_t
-		_       [7]uint64
+		_0      [7]uint64
 		ret     NvmlReturn_t
+		_1      [4]byte
 	}{pciInfo: pciInfo}
-	if err := call(symNvmlDeviceRemoveGpu, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvmlDeviceRemoveGpu, unsafe.Pointer(args), &args.ret)
 }

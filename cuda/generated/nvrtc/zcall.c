@@ -13,186 +13,62 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_nvrtcGetErrorString(void *fn, void *args)
+static void words1_8(void *fn, uint64_t *words)
 {
-	struct args_nvrtcGetErrorString *s = args;
-	s->ret = ((fn_nvrtcGetErrorString)fn)(s->p0);
+	*(uint64_t *)(words + 8) = ((uint64_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_nvrtcVersion(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_nvrtcVersion *s = args;
-	s->ret = ((fn_nvrtcVersion)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_nvrtcGetNumSupportedArchs(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_nvrtcGetNumSupportedArchs *s = args;
-	s->ret = ((fn_nvrtcGetNumSupportedArchs)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_nvrtcGetSupportedArchs(void *fn, void *args)
+static void words6_4(void *fn, uint64_t *words)
 {
-	struct args_nvrtcGetSupportedArchs *s = args;
-	s->ret = ((fn_nvrtcGetSupportedArchs)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3], words[4], words[5]);
 }
-static void t_nvrtcCreateProgram(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_nvrtcCreateProgram *s = args;
-	s->ret = ((fn_nvrtcCreateProgram)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5);
-}
-static void t_nvrtcDestroyProgram(void *fn, void *args)
-{
-	struct args_nvrtcDestroyProgram *s = args;
-	s->ret = ((fn_nvrtcDestroyProgram)fn)(s->p0);
-}
-static void t_nvrtcCompileProgram(void *fn, void *args)
-{
-	struct args_nvrtcCompileProgram *s = args;
-	s->ret = ((fn_nvrtcCompileProgram)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvrtcGetPTXSize(void *fn, void *args)
-{
-	struct args_nvrtcGetPTXSize *s = args;
-	s->ret = ((fn_nvrtcGetPTXSize)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetPTX(void *fn, void *args)
-{
-	struct args_nvrtcGetPTX *s = args;
-	s->ret = ((fn_nvrtcGetPTX)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetCUBINSize(void *fn, void *args)
-{
-	struct args_nvrtcGetCUBINSize *s = args;
-	s->ret = ((fn_nvrtcGetCUBINSize)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetCUBIN(void *fn, void *args)
-{
-	struct args_nvrtcGetCUBIN *s = args;
-	s->ret = ((fn_nvrtcGetCUBIN)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetLTOIRSize(void *fn, void *args)
-{
-	struct args_nvrtcGetLTOIRSize *s = args;
-	s->ret = ((fn_nvrtcGetLTOIRSize)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetLTOIR(void *fn, void *args)
-{
-	struct args_nvrtcGetLTOIR *s = args;
-	s->ret = ((fn_nvrtcGetLTOIR)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetOptiXIRSize(void *fn, void *args)
-{
-	struct args_nvrtcGetOptiXIRSize *s = args;
-	s->ret = ((fn_nvrtcGetOptiXIRSize)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetOptiXIR(void *fn, void *args)
-{
-	struct args_nvrtcGetOptiXIR *s = args;
-	s->ret = ((fn_nvrtcGetOptiXIR)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetProgramLogSize(void *fn, void *args)
-{
-	struct args_nvrtcGetProgramLogSize *s = args;
-	s->ret = ((fn_nvrtcGetProgramLogSize)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetProgramLog(void *fn, void *args)
-{
-	struct args_nvrtcGetProgramLog *s = args;
-	s->ret = ((fn_nvrtcGetProgramLog)fn)(s->p0, s->p1);
-}
-static void t_nvrtcAddNameExpression(void *fn, void *args)
-{
-	struct args_nvrtcAddNameExpression *s = args;
-	s->ret = ((fn_nvrtcAddNameExpression)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetLoweredName(void *fn, void *args)
-{
-	struct args_nvrtcGetLoweredName *s = args;
-	s->ret = ((fn_nvrtcGetLoweredName)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvrtcGetPCHHeapSize(void *fn, void *args)
-{
-	struct args_nvrtcGetPCHHeapSize *s = args;
-	s->ret = ((fn_nvrtcGetPCHHeapSize)fn)(s->p0);
-}
-static void t_nvrtcSetPCHHeapSize(void *fn, void *args)
-{
-	struct args_nvrtcSetPCHHeapSize *s = args;
-	s->ret = ((fn_nvrtcSetPCHHeapSize)fn)(s->p0);
-}
-static void t_nvrtcGetPCHCreateStatus(void *fn, void *args)
-{
-	struct args_nvrtcGetPCHCreateStatus *s = args;
-	s->ret = ((fn_nvrtcGetPCHCreateStatus)fn)(s->p0);
-}
-static void t_nvrtcGetPCHHeapSizeRequired(void *fn, void *args)
-{
-	struct args_nvrtcGetPCHHeapSizeRequired *s = args;
-	s->ret = ((fn_nvrtcGetPCHHeapSizeRequired)fn)(s->p0, s->p1);
-}
-static void t_nvrtcSetFlowCallback(void *fn, void *args)
-{
-	struct args_nvrtcSetFlowCallback *s = args;
-	s->ret = ((fn_nvrtcSetFlowCallback)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvrtcGetTileIRSize(void *fn, void *args)
-{
-	struct args_nvrtcGetTileIRSize *s = args;
-	s->ret = ((fn_nvrtcGetTileIRSize)fn)(s->p0, s->p1);
-}
-static void t_nvrtcGetTileIR(void *fn, void *args)
-{
-	struct args_nvrtcGetTileIR *s = args;
-	s->ret = ((fn_nvrtcGetTileIR)fn)(s->p0, s->p1);
-}
-static void t_nvrtcInstallBundledHeaders(void *fn, void *args)
-{
-	struct args_nvrtcInstallBundledHeaders *s = args;
-	s->ret = ((fn_nvrtcInstallBundledHeaders)fn)(s->p0, s->p1, s->p2);
-}
-static void t_nvrtcGetBundledHeadersInfo(void *fn, void *args)
-{
-	struct args_nvrtcGetBundledHeadersInfo *s = args;
-	s->ret = ((fn_nvrtcGetBundledHeadersInfo)fn)(s->p0, s->p1);
-}
-static void t_nvrtcRemoveBundledHeaders(void *fn, void *args)
-{
-	struct args_nvrtcRemoveBundledHeaders *s = args;
-	s->ret = ((fn_nvrtcRemoveBundledHeaders)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[29] = {
-	t_nvrtcGetErrorString,
-	t_nvrtcVersion,
-	t_nvrtcGetNumSupportedArchs,
-	t_nvrtcGetSupportedArchs,
-	t_nvrtcCreateProgram,
-	t_nvrtcDestroyProgram,
-	t_nvrtcCompileProgram,
-	t_nvrtcGetPTXSize,
-	t_nvrtcGetPTX,
-	t_nvrtcGetCUBINSize,
-	t_nvrtcGetCUBIN,
-	t_nvrtcGetLTOIRSize,
-	t_nvrtcGetLTOIR,
-	t_nvrtcGetOptiXIRSize,
-	t_nvrtcGetOptiXIR,
-	t_nvrtcGetProgramLogSize,
-	t_nvrtcGetProgramLog,
-	t_nvrtcAddNameExpression,
-	t_nvrtcGetLoweredName,
-	t_nvrtcGetPCHHeapSize,
-	t_nvrtcSetPCHHeapSize,
-	t_nvrtcGetPCHCreateStatus,
-	t_nvrtcGetPCHHeapSizeRequired,
-	t_nvrtcSetFlowCallback,
-	t_nvrtcGetTileIRSize,
-	t_nvrtcGetTileIR,
-	t_nvrtcInstallBundledHeaders,
-	t_nvrtcGetBundledHeadersInfo,
-	t_nvrtcRemoveBundledHeaders,
+	words1_8, /* nvrtcGetErrorString */
+	words2_4, /* nvrtcVersion */
+	words1_4, /* nvrtcGetNumSupportedArchs */
+	words1_4, /* nvrtcGetSupportedArchs */
+	words6_4, /* nvrtcCreateProgram */
+	words1_4, /* nvrtcDestroyProgram */
+	words3_4, /* nvrtcCompileProgram */
+	words2_4, /* nvrtcGetPTXSize */
+	words2_4, /* nvrtcGetPTX */
+	words2_4, /* nvrtcGetCUBINSize */
+	words2_4, /* nvrtcGetCUBIN */
+	words2_4, /* nvrtcGetLTOIRSize */
+	words2_4, /* nvrtcGetLTOIR */
+	words2_4, /* nvrtcGetOptiXIRSize */
+	words2_4, /* nvrtcGetOptiXIR */
+	words2_4, /* nvrtcGetProgramLogSize */
+	words2_4, /* nvrtcGetProgramLog */
+	words2_4, /* nvrtcAddNameExpression */
+	words3_4, /* nvrtcGetLoweredName */
+	words1_4, /* nvrtcGetPCHHeapSize */
+	words1_4, /* nvrtcSetPCHHeapSize */
+	words1_4, /* nvrtcGetPCHCreateStatus */
+	words2_4, /* nvrtcGetPCHHeapSizeRequired */
+	words3_4, /* nvrtcSetFlowCallback */
+	words2_4, /* nvrtcGetTileIRSize */
+	words2_4, /* nvrtcGetTileIR */
+	words3_4, /* nvrtcInstallBundledHeaders */
+	words2_4, /* nvrtcGetBundledHeadersInfo */
+	words2_4, /* nvrtcRemoveBundledHeaders */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -204,7 +80,7 @@ int cudabind_17b90bdb68fb_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

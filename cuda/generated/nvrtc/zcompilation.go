@@ -43,16 +43,14 @@ func NvrtcCreateProgram(prog *NvrtcProgram, src *byte, name *byte, numHeaders in
 		src          *byte
 		name         *byte
 		numHeaders   int32
-		_            [4]byte
+		_0           [4]byte
 		headers      **byte
 		includeNames **byte
-		_            [2]uint64
+		_1           [2]uint64
 		ret          NvrtcResult
+		_2           [4]byte
 	}{prog: prog, src: src, name: name, numHeaders: numHeaders, headers: headers, includeNames: includeNames}
-	if err := call(symNvrtcCreateProgram, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcCreateProgram, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcDestroyProgram frees a program with its results and its lowered names, and sets the handle
@@ -76,13 +74,11 @@ func NvrtcCreateProgram(prog *NvrtcProgram, src *byte, name *byte, numHeaders in
 func NvrtcDestroyProgram(prog *NvrtcProgram) error {
 	args := &struct {
 		prog *NvrtcProgram
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog}
-	if err := call(symNvrtcDestroyProgram, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcDestroyProgram, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcCompileProgram compiles a program with the given options; success and failure both leave a
@@ -140,15 +136,13 @@ func NvrtcCompileProgram(prog NvrtcProgram, numOptions int32, options **byte) er
 	args := &struct {
 		prog       NvrtcProgram
 		numOptions int32
-		_          [4]byte
+		_0         [4]byte
 		options    **byte
-		_          [5]uint64
+		_1         [5]uint64
 		ret        NvrtcResult
+		_2         [4]byte
 	}{prog: prog, numOptions: numOptions, options: options}
-	if err := call(symNvrtcCompileProgram, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcCompileProgram, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetPTXSize gives the size of the PTX of the last compilation in bytes, with the NUL at its
@@ -177,13 +171,11 @@ func NvrtcGetPTXSize(prog NvrtcProgram, ptxSizeRet *uint64) error {
 	args := &struct {
 		prog       NvrtcProgram
 		ptxSizeRet *uint64
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvrtcResult
+		_1         [4]byte
 	}{prog: prog, ptxSizeRet: ptxSizeRet}
-	if err := call(symNvrtcGetPTXSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetPTXSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetPTX copies the PTX of the last compilation, a text with a NUL at its end.
@@ -215,13 +207,11 @@ func NvrtcGetPTX(prog NvrtcProgram, ptx *byte) error {
 	args := &struct {
 		prog NvrtcProgram
 		ptx  *byte
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog, ptx: ptx}
-	if err := call(symNvrtcGetPTX, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetPTX, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetCUBINSize gives the size of the machine code in bytes; 0 means that there is none.
@@ -249,13 +239,11 @@ func NvrtcGetCUBINSize(prog NvrtcProgram, cubinSizeRet *uint64) error {
 	args := &struct {
 		prog         NvrtcProgram
 		cubinSizeRet *uint64
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvrtcResult
+		_1           [4]byte
 	}{prog: prog, cubinSizeRet: cubinSizeRet}
-	if err := call(symNvrtcGetCUBINSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetCUBINSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetCUBIN copies the machine code, ready for [cuLibraryLoadData] or [cuModuleLoadData].
@@ -287,13 +275,11 @@ func NvrtcGetCUBIN(prog NvrtcProgram, cubin *byte) error {
 	args := &struct {
 		prog  NvrtcProgram
 		cubin *byte
-		_     [6]uint64
+		_0    [6]uint64
 		ret   NvrtcResult
+		_1    [4]byte
 	}{prog: prog, cubin: cubin}
-	if err := call(symNvrtcGetCUBIN, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetCUBIN, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetLTOIRSize gives the size of the code for link-time optimization in bytes, 0 without the
@@ -318,13 +304,11 @@ func NvrtcGetLTOIRSize(prog NvrtcProgram, LTOIRSizeRet *uint64) error {
 	args := &struct {
 		prog         NvrtcProgram
 		LTOIRSizeRet *uint64
-		_            [6]uint64
+		_0           [6]uint64
 		ret          NvrtcResult
+		_1           [4]byte
 	}{prog: prog, LTOIRSizeRet: LTOIRSizeRet}
-	if err := call(symNvrtcGetLTOIRSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetLTOIRSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetLTOIR copies the intermediate code of a compilation with -dlto, an input of nvJitLink.
@@ -351,13 +335,11 @@ func NvrtcGetLTOIR(prog NvrtcProgram, LTOIR *byte) error {
 	args := &struct {
 		prog  NvrtcProgram
 		LTOIR *byte
-		_     [6]uint64
+		_0    [6]uint64
 		ret   NvrtcResult
+		_1    [4]byte
 	}{prog: prog, LTOIR: LTOIR}
-	if err := call(symNvrtcGetLTOIR, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetLTOIR, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetOptiXIRSize gives the size of the ray tracing library's input in bytes; it is 0 unless
@@ -385,13 +367,11 @@ func NvrtcGetOptiXIRSize(prog NvrtcProgram, optixirSizeRet *uint64) error {
 	args := &struct {
 		prog           NvrtcProgram
 		optixirSizeRet *uint64
-		_              [6]uint64
+		_0             [6]uint64
 		ret            NvrtcResult
+		_1             [4]byte
 	}{prog: prog, optixirSizeRet: optixirSizeRet}
-	if err := call(symNvrtcGetOptiXIRSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetOptiXIRSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetOptiXIR copies the code that OptiX, NVIDIA's ray tracing library, makes its modules from.
@@ -418,13 +398,11 @@ func NvrtcGetOptiXIR(prog NvrtcProgram, optixir *byte) error {
 	args := &struct {
 		prog    NvrtcProgram
 		optixir *byte
-		_       [6]uint64
+		_0      [6]uint64
 		ret     NvrtcResult
+		_1      [4]byte
 	}{prog: prog, optixir: optixir}
-	if err := call(symNvrtcGetOptiXIR, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetOptiXIR, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetProgramLogSize gives the size of the compiler's messages in bytes, with the NUL at their
@@ -452,13 +430,11 @@ func NvrtcGetProgramLogSize(prog NvrtcProgram, logSizeRet *uint64) error {
 	args := &struct {
 		prog       NvrtcProgram
 		logSizeRet *uint64
-		_          [6]uint64
+		_0         [6]uint64
 		ret        NvrtcResult
+		_1         [4]byte
 	}{prog: prog, logSizeRet: logSizeRet}
-	if err := call(symNvrtcGetProgramLogSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetProgramLogSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetProgramLog copies the compiler's messages of the last compilation: errors, warnings,
@@ -490,13 +466,11 @@ func NvrtcGetProgramLog(prog NvrtcProgram, log *byte) error {
 	args := &struct {
 		prog NvrtcProgram
 		log  *byte
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog, log: log}
-	if err := call(symNvrtcGetProgramLog, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetProgramLog, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcAddNameExpression asks for the mangled name of a kernel or variable, and instantiates the
@@ -529,13 +503,11 @@ func NvrtcAddNameExpression(prog NvrtcProgram, name_expression *byte) error {
 	args := &struct {
 		prog            NvrtcProgram
 		name_expression *byte
-		_               [6]uint64
+		_0              [6]uint64
 		ret             NvrtcResult
+		_1              [4]byte
 	}{prog: prog, name_expression: name_expression}
-	if err := call(symNvrtcAddNameExpression, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcAddNameExpression, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetLoweredName gives the mangled name that the compiler gave to a name expression: what
@@ -575,13 +547,11 @@ func NvrtcGetLoweredName(prog NvrtcProgram, name_expression *byte, lowered_name 
 		prog            NvrtcProgram
 		name_expression *byte
 		lowered_name    **byte
-		_               [5]uint64
+		_0              [5]uint64
 		ret             NvrtcResult
+		_1              [4]byte
 	}{prog: prog, name_expression: name_expression, lowered_name: lowered_name}
-	if err := call(symNvrtcGetLoweredName, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetLoweredName, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcSetFlowCallback has a C function called again and again during compilations of a program,
@@ -618,13 +588,11 @@ func NvrtcSetFlowCallback(prog NvrtcProgram, callback NvrtcSetFlowCallback_callb
 		prog     NvrtcProgram
 		callback NvrtcSetFlowCallback_callback
 		payload  uintptr
-		_        [5]uint64
+		_0       [5]uint64
 		ret      NvrtcResult
+		_1       [4]byte
 	}{prog: prog, callback: callback, payload: payload}
-	if err := call(symNvrtcSetFlowCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcSetFlowCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetTileIRSize gives the size of the Tile IR in bytes: the code of tile functions in the
@@ -652,13 +620,11 @@ func NvrtcGetTileIRSize(prog NvrtcProgram, TileIRSizeRet *uint64) error {
 	args := &struct {
 		prog          NvrtcProgram
 		TileIRSizeRet *uint64
-		_             [6]uint64
+		_0            [6]uint64
 		ret           NvrtcResult
+		_1            [4]byte
 	}{prog: prog, TileIRSizeRet: TileIRSizeRet}
-	if err := call(symNvrtcGetTileIRSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetTileIRSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetTileIR copies the Tile IR of the source's __tile__ and __tile_global__ functions, which
@@ -683,11 +649,9 @@ func NvrtcGetTileIR(prog NvrtcProgram, TileIR *byte) error {
 	args := &struct {
 		prog   NvrtcProgram
 		TileIR *byte
-		_      [6]uint64
+		_0     [6]uint64
 		ret    NvrtcResult
+		_1     [4]byte
 	}{prog: prog, TileIR: TileIR}
-	if err := call(symNvrtcGetTileIR, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetTileIR, unsafe.Pointer(args), &args.ret)
 }

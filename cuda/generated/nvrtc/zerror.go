@@ -22,12 +22,10 @@ import "unsafe"
 func NvrtcGetErrorString(result NvrtcResult) (string, error) {
 	args := &struct {
 		result NvrtcResult
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    *byte
 	}{result: result}
-	if err := call(symNvrtcGetErrorString, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symNvrtcGetErrorString, unsafe.Pointer(args))
+	return goString(args.ret), err
 }

@@ -23,13 +23,11 @@ import "unsafe"
 func NvrtcGetPCHHeapSize(ret_ *uint64) error {
 	args := &struct {
 		ret_ *uint64
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{ret_: ret_}
-	if err := call(symNvrtcGetPCHHeapSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetPCHHeapSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcSetPCHHeapSize sets the size of the memory in which the compiler builds precompiled headers.
@@ -51,13 +49,11 @@ func NvrtcGetPCHHeapSize(ret_ *uint64) error {
 func NvrtcSetPCHHeapSize(size uint64) error {
 	args := &struct {
 		size uint64
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{size: size}
-	if err := call(symNvrtcSetPCHHeapSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcSetPCHHeapSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetPCHCreateStatus tells whether the last compilation wrote a precompiled header; the result
@@ -91,13 +87,11 @@ func NvrtcSetPCHHeapSize(size uint64) error {
 func NvrtcGetPCHCreateStatus(prog NvrtcProgram) error {
 	args := &struct {
 		prog NvrtcProgram
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog}
-	if err := call(symNvrtcGetPCHCreateStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetPCHCreateStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetPCHHeapSizeRequired gives the size that [NvrtcSetPCHHeapSize] must set for this program's
@@ -125,11 +119,9 @@ func NvrtcGetPCHHeapSizeRequired(prog NvrtcProgram, size *uint64) error {
 	args := &struct {
 		prog NvrtcProgram
 		size *uint64
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NvrtcResult
+		_1   [4]byte
 	}{prog: prog, size: size}
-	if err := call(symNvrtcGetPCHHeapSizeRequired, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetPCHHeapSizeRequired, unsafe.Pointer(args), &args.ret)
 }

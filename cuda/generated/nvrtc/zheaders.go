@@ -44,15 +44,13 @@ func NvrtcInstallBundledHeaders(installPath *byte, flags uint32, errorLog **byte
 	args := &struct {
 		installPath *byte
 		flags       uint32
-		_           [4]byte
+		_0          [4]byte
 		errorLog    **byte
-		_           [5]uint64
+		_1          [5]uint64
 		ret         NvrtcResult
+		_2          [4]byte
 	}{installPath: installPath, flags: flags, errorLog: errorLog}
-	if err := call(symNvrtcInstallBundledHeaders, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcInstallBundledHeaders, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetBundledHeadersInfo tells whether headers are packed into libnvrtc-builtins, for which
@@ -78,13 +76,11 @@ func NvrtcGetBundledHeadersInfo(info *NvrtcBundledHeadersInfo, errorLog **byte) 
 	args := &struct {
 		info     *NvrtcBundledHeadersInfo
 		errorLog **byte
-		_        [6]uint64
+		_0       [6]uint64
 		ret      NvrtcResult
+		_1       [4]byte
 	}{info: info, errorLog: errorLog}
-	if err := call(symNvrtcGetBundledHeadersInfo, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetBundledHeadersInfo, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcRemoveBundledHeaders deletes a folder with everything in it, whether or not NVRTC put it
@@ -112,11 +108,9 @@ func NvrtcRemoveBundledHeaders(installPath *byte, errorLog **byte) error {
 	args := &struct {
 		installPath *byte
 		errorLog    **byte
-		_           [6]uint64
+		_0          [6]uint64
 		ret         NvrtcResult
+		_1          [4]byte
 	}{installPath: installPath, errorLog: errorLog}
-	if err := call(symNvrtcRemoveBundledHeaders, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcRemoveBundledHeaders, unsafe.Pointer(args), &args.ret)
 }

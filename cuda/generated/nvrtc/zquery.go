@@ -25,13 +25,11 @@ func NvrtcVersion(major *int32, minor *int32) error {
 	args := &struct {
 		major *int32
 		minor *int32
-		_     [6]uint64
+		_0    [6]uint64
 		ret   NvrtcResult
+		_1    [4]byte
 	}{major: major, minor: minor}
-	if err := call(symNvrtcVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetNumSupportedArchs counts the architectures that the library compiles for, the length of
@@ -51,13 +49,11 @@ func NvrtcVersion(major *int32, minor *int32) error {
 func NvrtcGetNumSupportedArchs(numArchs *int32) error {
 	args := &struct {
 		numArchs *int32
-		_        [7]uint64
+		_0       [7]uint64
 		ret      NvrtcResult
+		_1       [4]byte
 	}{numArchs: numArchs}
-	if err := call(symNvrtcGetNumSupportedArchs, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetNumSupportedArchs, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetSupportedArchs lists the architectures that the library compiles for, in ascending order:
@@ -82,11 +78,9 @@ func NvrtcGetNumSupportedArchs(numArchs *int32) error {
 func NvrtcGetSupportedArchs(supportedArchs *int32) error {
 	args := &struct {
 		supportedArchs *int32
-		_              [7]uint64
+		_0             [7]uint64
 		ret            NvrtcResult
+		_1             [4]byte
 	}{supportedArchs: supportedArchs}
-	if err := call(symNvrtcGetSupportedArchs, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetSupportedArchs, unsafe.Pointer(args), &args.ret)
 }

@@ -2,7 +2,10 @@
 
 package nvrtc
 
-import "errors"
+import (
+	"errors"
+	"unsafe"
+)
 
 // Error is the C name of the code and what it means.
 func (v NvrtcResult) Error() string {
@@ -102,4 +105,12 @@ func Status(err error) (code NvrtcResult, known bool) {
 		return wrapped, true
 	}
 	return 4294967295, false
+}
+
+// callStatus is call for a function whose result, at ret in the struct, is its status.
+func callStatus(n uint32, args unsafe.Pointer, ret *NvrtcResult) error {
+	if err := call(n, args); err != nil {
+		return err
+	}
+	return status(*ret)
 }

@@ -2,7 +2,7 @@
 
 #include "rt_internal.h"
 
-/* Exported by callback_cgo.go. */
+/* Exported by rt_cgo.go. */
 void cudabindHostFunc(uintptr_t token);
 void cudabindStatus(uintptr_t token, unsigned code);
 

@@ -42,6 +42,9 @@ const (
 // TestRandomFailures starts two ranks again and again. It logs a seed with which a failure may come back.
 func TestRandomFailures(t *testing.T) {
 	length := 3 * time.Second
+	if testing.Short() {
+		length = time.Second
+	}
 	if text := os.Getenv(secondsVariable); text != "" {
 		n, err := strconv.Atoi(text)
 		require.NoError(t, err)

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -131,7 +130,7 @@ func keep(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	temporary := filepath.Join(dir, temporary+rand.Text())
+	temporary := filepath.Join(dir, temporaryFile())
 	if err = os.WriteFile(temporary, []byte(list), 0o600); err == nil {
 		err = os.Rename(temporary, file)
 	}

@@ -2,16 +2,16 @@ package compile
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"io/fs"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,7 +46,8 @@ type cache struct {
 
 const (
 	defaultCacheBytes = 256 << 20
-	entryMagic        = "cudabind image 1"
+	entryKind         = "cudabind image " // how images of all versions of the format begin
+	entryMagic        = entryKind + "2"
 	entrySuffix       = ".image"
 	temporary         = ".tmp-"
 )
@@ -186,7 +187,7 @@ func (c *cache) put(key string, p *product) {
 	if int64(len(data)) > c.limit {
 		return
 	}
-	name := temporary + rand.Text()
+	name := temporaryFile()
 	f, err := c.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
@@ -227,7 +228,7 @@ func (c *cache) trim() {
 		if total <= c.limit {
 			return
 		}
-		c.remove(oldest.Name(), entryMagic)
+		c.remove(oldest.Name(), entryKind)
 		total -= oldest.Size()
 	}
 }
@@ -239,24 +240,34 @@ func (c *cache) remove(name, least string) {
 	if err != nil {
 		return
 	}
-	begin, err := io.ReadAll(io.LimitReader(f, int64(len(entryMagic))))
+	begin, err := io.ReadAll(io.LimitReader(f, int64(len(entryKind))))
 	f.Close()
-	if err == nil && strings.HasPrefix(entryMagic, string(begin)) && len(begin) >= len(least) {
+	if err == nil && strings.HasPrefix(entryKind, string(begin)) && len(begin) >= len(least) {
 		c.root.Remove(name)
 	}
 }
 
-// An entry is the magic, the SHA-256 of the key and all that follows, the length of a head in JSON,
-// the head, and the code.
-type entryHead struct {
-	Names map[string]string
-	Log   string
+// temporaryFile is a name that no other file of the cache has.
+func temporaryFile() string {
+	name := []byte(temporary)
+	for range 26 {
+		name = append(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[rand.N(32)])
+	}
+	return string(name)
 }
 
+// An entry is the magic, the SHA-256 of the key and all that follows, a number of texts, the texts, each after
+// its length, and the code. The texts are the log, and each name with the one that it has in the code.
 func encode(key string, p *product) []byte {
-	head, _ := json.Marshal(entryHead{p.Names, p.Log})
-	body := binary.LittleEndian.AppendUint32(nil, uint32(len(head)))
-	body = append(append(body, head...), p.Code...)
+	texts := []string{p.Log}
+	for _, name := range slices.Sorted(maps.Keys(p.Names)) {
+		texts = append(texts, name, p.Names[name])
+	}
+	body := binary.LittleEndian.AppendUint32(nil, uint32(len(texts)))
+	for _, text := range texts {
+		body = append(binary.LittleEndian.AppendUint32(body, uint32(len(text))), text...)
+	}
+	body = append(body, p.Code...)
 	sum := sha256.Sum256(append([]byte(key), body...))
 	return slices.Concat([]byte(entryMagic), sum[:], body)
 }
@@ -271,13 +282,37 @@ func decode(key string, data []byte) *product {
 	if got := sha256.Sum256(append([]byte(key), body...)); !bytes.Equal(sum, got[:]) {
 		return nil
 	}
-	n := uint64(binary.LittleEndian.Uint32(body))
-	if body = body[4:]; n > uint64(len(body)) {
+	n := binary.LittleEndian.Uint32(body)
+	body = body[4:]
+	texts := make([]string, 0, min(n, 16))
+	for range n {
+		text, more, ok := cutText(body)
+		if !ok {
+			return nil
+		}
+		texts, body = append(texts, text), more
+	}
+	if n%2 == 0 { // a log, and pairs
 		return nil
 	}
-	var head entryHead
-	if json.Unmarshal(body[:n], &head) != nil {
-		return nil
+	p := &product{Code: body, Log: texts[0]}
+	for pair := range slices.Chunk(texts[1:], 2) {
+		if p.Names == nil {
+			p.Names = map[string]string{}
+		}
+		p.Names[pair[0]] = pair[1]
 	}
-	return &product{Code: body[n:], Names: head.Names, Log: head.Log}
+	return p
+}
+
+// cutText takes the first text, which stands after its length, off data.
+func cutText(data []byte) (text string, rest []byte, ok bool) {
+	if len(data) < 4 {
+		return "", nil, false
+	}
+	n := uint64(binary.LittleEndian.Uint32(data))
+	if data = data[4:]; n > uint64(len(data)) {
+		return "", nil, false
+	}
+	return string(data[:n]), data[n:], true
 }

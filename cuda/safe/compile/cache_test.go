@@ -271,6 +271,7 @@ func TestCacheForeign(t *testing.T) {
 		removed bool
 	}{
 		"an image":                     {name("a") + entrySuffix, whole, 0, true},
+		"one of an earlier version":    {name("a") + entrySuffix, []byte("cudabind image 1 and more"), 0, true},
 		"left by a process":            {half, whole[:40], 0, true},
 		"left before a byte":           {half, nil, 0, true},
 		"left after a few":             {half, whole[:3], 0, true},
@@ -350,6 +351,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add("a", encode("a", someProduct))
 	f.Add("", encode("", &product{}))
 	f.Add("a", []byte(entryMagic))
+	f.Add("a", []byte("\x00\x00\x00\x00"))                                       // without a log
+	f.Add("a", []byte("\x02\x00\x00\x00"+"\x00\x00\x00\x00"+"\x00\x00\x00\x00")) // a name alone
+	f.Add("a", []byte("\x01\x00\x00\x00"+"\xff\xff\xff\xff"))                    // a log past the end
 	f.Fuzz(func(t *testing.T, key string, data []byte) {
 		if p := decode(key, data); p != nil {
 			again := decode(key, encode(key, p))

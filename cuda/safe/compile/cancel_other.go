@@ -1,4 +1,4 @@
-//go:build !((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) && !(windows && amd64)
+//go:build !(linux && (amd64 || arm64)) && !(windows && amd64)
 
 package compile
 

@@ -108,16 +108,16 @@ struct job {
 
 static void product(const struct job *j, const void *x, const void *y, void *z)
 {
+	number *rows = matrix(j->type, x, j->ldx, j->opx, j->m, j->k, 0), *cols = matrix(j->type, y, j->ldy, j->opy, j->k, j->n, 1);
 	for (int64_t row = 0; row < j->m; row++)
 		for (int64_t col = 0; col < j->n; col++) {
-			number sum = 0;
-			for (int64_t i = 0; i < j->k; i++)
-				sum += element(j->type, x, j->ldx, j->opx, row, i) * element(j->type, y, j->ldy, j->opy, i, col);
-			sum *= j->alpha;
+			number sum = dot(is_real(j->type), rows + row * j->k, cols + col * j->k, j->k) * j->alpha;
 			if (j->beta != 0)
 				sum += j->beta * load(j->type, z, row + col * j->ldz);
 			store(j->type, z, row + col * j->ldz, sum);
 		}
+	free(rows);
+	free(cols);
 }
 
 static void run(void *data)

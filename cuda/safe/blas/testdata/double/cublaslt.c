@@ -210,18 +210,18 @@ static void run(void *data)
 {
 	struct job *j = data;
 	double most = 0, scale = one(j->d.scale_x) * one(j->d.scale_y);
+	number *x = matrix(j->tx, j->x, j->ldx, j->d.opx, j->m, j->k, 0), *y = matrix(j->ty, j->y, j->ldy, j->d.opy, j->k, j->n, 1);
 	for (int64_t row = 0; row < j->m; row++)
 		for (int64_t col = 0; col < j->n; col++) {
-			number sum = 0;
-			for (int64_t i = 0; i < j->k; i++)
-				sum += element(j->tx, j->x, j->ldx, j->d.opx, row, i) * element(j->ty, j->y, j->ldy, j->d.opy, i, col);
-			sum *= j->alpha * scale;
+			number sum = dot(is_real(j->tx) && is_real(j->ty), x + row * j->k, y + col * j->k, j->k) * (j->alpha * scale);
 			if (j->beta != 0)
 				sum += j->beta * load(j->tz, j->z, row + col * j->ldz);
 			sum = epilogue(j, row, col, sum);
 			most = fmax(most, cabs(sum));
 			store(j->tz, j->z, row + col * j->ldz, sum * one(j->d.scale_d));
 		}
+	free(x);
+	free(y);
 	if (j->d.amax)
 		*(float *)j->d.amax = most;
 	sums(j);

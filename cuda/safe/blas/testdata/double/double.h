@@ -38,11 +38,18 @@ static inline double small(unsigned bits, int exponents, int mantissa, int bias)
 	return bits >> (exponents + mantissa) & 1 ? -v : v;
 }
 
+// bfloat is the number of R_16BF, which is the upper half of a float.
+static inline double bfloat(unsigned bits)
+{
+	union { uint32_t bits; float number; } f = {bits << 16};
+	return f.number;
+}
+
 static inline double decode(unsigned type, unsigned bits)
 {
 	switch (type) {
 	case R_16F: return small(bits, 5, 10, 15);
-	case R_16BF: return small(bits, 8, 7, 127);
+	case R_16BF: return bfloat(bits);
 	case E4M3: return small(bits, 4, 3, 7);
 	}
 	return small(bits, 5, 2, 15);
@@ -110,6 +117,30 @@ static inline number element(unsigned type, const void *a, int64_t ld, unsigned 
 	number v = load(type, a, op ? j + i * ld : i + j * ld);
 	return op == 2 ? conj(v) : v;
 }
+
+// matrix loads op(A), which has m rows and n columns: its rows, or if columns is not 0 its columns, one after another.
+static inline number *matrix(unsigned type, const void *a, int64_t ld, unsigned op, int64_t m, int64_t n, int columns)
+{
+	number *all = malloc(m * n * sizeof *all + 1);
+	for (int64_t i = 0; i < m; i++)
+		for (int64_t j = 0; j < n; j++)
+			all[columns ? i + j * m : i * n + j] = element(type, a, ld, op, i, j);
+	return all;
+}
+
+// dot is the sum of the products of n numbers. The parts of real numbers that are 0 are left out, as that is much faster.
+static inline number dot(int real, const number *x, const number *y, int64_t n)
+{
+	double part = 0;
+	number sum = 0;
+	for (int64_t i = 0; i < n && real; i++)
+		part += creal(x[i]) * creal(y[i]);
+	for (int64_t i = 0; i < n && !real; i++)
+		sum += x[i] * y[i];
+	return real ? part : sum;
+}
+
+static inline int is_real(unsigned type) { return type != C_32F && type != C_64F; }
 
 // The driver's functions, of the library that is loaded already.
 static inline void *driver_function(const char *name)

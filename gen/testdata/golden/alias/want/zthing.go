@@ -14,20 +14,19 @@ import "unsafe"
 func CuThingBox(box CUbox, older *CUbox_v1, roof *CUroof, size CUsize, sizes *CUsize_v2, first *CUfirst, second *CUsecond, state CUmode) (int32, error) {
 	args := &struct {
 		box    CUbox
-		_      [4]byte
+		_0     [4]byte
 		older  *CUbox_v1
 		roof   *CUroof
 		size   CUsize
-		_      [4]byte
+		_1     [4]byte
 		sizes  *CUsize_v2
 		first  *CUfirst
 		second *CUsecond
 		state  CUmode
-		_      [4]byte
+		_2     [4]byte
 		ret    int32
+		_3     [4]byte
 	}{box: box, older: older, roof: roof, size: size, sizes: sizes, first: first, second: second, state: state}
-	if err := call(symCuThingBox, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuThingBox, unsafe.Pointer(args))
+	return args.ret, err
 }

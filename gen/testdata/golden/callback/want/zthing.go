@@ -17,13 +17,11 @@ func CuThingNotify(fn CUhostFn, userData uintptr) error {
 	args := &struct {
 		fn       CUhostFn
 		userData uintptr
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
+		_1       [4]byte
 	}{fn: fn, userData: userData}
-	if err := call(symCuThingNotify, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingNotify, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingSizes calls cuThingSizes.
@@ -39,13 +37,11 @@ func CuThingSizes(size *int32, sizes CUoccupancyB2DSize) error {
 	args := &struct {
 		size  *int32
 		sizes CUoccupancyB2DSize
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{size: size, sizes: sizes}
-	if err := call(symCuThingSizes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingSizes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingOptions calls cuThingOptions.
@@ -56,14 +52,12 @@ func CuThingSizes(size *int32, sizes CUoccupancyB2DSize) error {
 func CuThingOptions(numOptions uint32, options *int32, optionValues *uintptr) error {
 	args := &struct {
 		numOptions   uint32
-		_            [4]byte
+		_0           [4]byte
 		options      *int32
 		optionValues *uintptr
-		_            [5]uint64
+		_1           [5]uint64
 		ret          CUresult
+		_2           [4]byte
 	}{numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuThingOptions, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingOptions, unsafe.Pointer(args), &args.ret)
 }

@@ -13,13 +13,12 @@ import "unsafe"
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__BOX.html.
 func CuBoxMake() (int32, error) {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret int32
+		_1  [4]byte
 	}{}
-	if err := call(symCuBoxMake, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuBoxMake, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CuBoxOpen calls cuBoxOpen.
@@ -31,11 +30,10 @@ func CuBoxMake() (int32, error) {
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__BOX.html.
 func CuBoxOpen() (int32, error) {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret int32
+		_1  [4]byte
 	}{}
-	if err := call(symCuBoxOpen, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuBoxOpen, unsafe.Pointer(args))
+	return args.ret, err
 }

@@ -16,11 +16,10 @@ import "unsafe"
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuBoxFold() (int32, error) {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret int32
+		_1  [4]byte
 	}{}
-	if err := call(symCuBoxFold, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuBoxFold, unsafe.Pointer(args))
+	return args.ret, err
 }

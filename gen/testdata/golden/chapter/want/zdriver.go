@@ -13,11 +13,10 @@ import "unsafe"
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER.html.
 func CuThingLast() (int32, error) {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret int32
+		_1  [4]byte
 	}{}
-	if err := call(symCuThingLast, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuThingLast, unsafe.Pointer(args))
+	return args.ret, err
 }

@@ -26,13 +26,12 @@ func CuThingMake(size int64) (int32, error) {
 func CuThingMake_v2(size int64) (int32, error) {
 	args := &struct {
 		size int64
-		_    [7]uint64
+		_0   [7]uint64
 		ret  int32
+		_1   [4]byte
 	}{size: size}
-	if err := call(symCuThingMake_v2, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuThingMake_v2, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CuThingMake_v1 calls cuThingMake.
@@ -45,12 +44,11 @@ func CuThingMake_v2(size int64) (int32, error) {
 func CuThingMake_v1(size int32) (int32, error) {
 	args := &struct {
 		size int32
-		_    [4]byte
-		_    [7]uint64
+		_0   [4]byte
+		_1   [7]uint64
 		ret  int32
+		_2   [4]byte
 	}{size: size}
-	if err := call(symCuThingMake_v1, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuThingMake_v1, unsafe.Pointer(args))
+	return args.ret, err
 }

@@ -41,13 +41,12 @@ import "unsafe"
 func CuPut(box *CUbox) (int32, error) {
 	args := &struct {
 		box *CUbox
-		_   [7]uint64
+		_0  [7]uint64
 		ret int32
+		_1  [4]byte
 	}{box: box}
-	if err := call(symCuPut, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuPut, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CuTake: takes a box from the heap
@@ -62,11 +61,10 @@ func CuPut(box *CUbox) (int32, error) {
 func CuTake(box *CUbox) (int32, error) {
 	args := &struct {
 		box *CUbox
-		_   [7]uint64
+		_0  [7]uint64
 		ret int32
+		_1  [4]byte
 	}{box: box}
-	if err := call(symCuTake, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCuTake, unsafe.Pointer(args))
+	return args.ret, err
 }

@@ -13,72 +13,49 @@
 /*
  * Every call of the package enters C through one function, with the number of
  * the function to call and a struct of its arguments on the Go stack. A thunk
- * for each function takes the struct apart.
+ * takes the struct apart. Functions whose arguments are the words of the
+ * struct, and whose results have the same size, share one.
  */
-static void t_cuThingInit(void *fn, void *args)
+static void words1_4(void *fn, uint64_t *words)
 {
-	struct args_cuThingInit *s = args;
-	s->ret = ((fn_cuThingInit)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t))fn)(words[0]);
 }
-static void t_cuThingFree(void *fn, void *args)
+static void words2_4(void *fn, uint64_t *words)
 {
-	struct args_cuThingFree *s = args;
-	s->ret = ((fn_cuThingFree)fn)(s->p0);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t))fn)(words[0], words[1]);
 }
-static void t_cuThingAlloc_v2(void *fn, void *args)
+static void words4_4(void *fn, uint64_t *words)
 {
-	struct args_cuThingAlloc_v2 *s = args;
-	s->ret = ((fn_cuThingAlloc_v2)fn)(s->p0, s->p1);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2], words[3]);
 }
-static void t_cuThingCopy_v3(void *fn, void *args)
+static void t_cuThingSet(void *fn, uint64_t *words)
 {
-	struct args_cuThingCopy_v3 *s = args;
-	s->ret = ((fn_cuThingCopy_v3)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuThingSet(void *fn, void *args)
-{
-	struct args_cuThingSet *s = args;
+	struct args_cuThingSet *s = (void *)words;
 	s->ret = ((fn_cuThingSet)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6);
 }
-static void t_cuThingMany(void *fn, void *args)
+static void t_cuThingMany(void *fn, uint64_t *words)
 {
-	struct args_cuThingMany *s = args;
+	struct args_cuThingMany *s = (void *)words;
 	s->ret = ((fn_cuThingMany)fn)(s->p0, s->p1, s->p2, s->p3, s->p4, s->p5, s->p6, s->p7, s->p8, s->p9, s->p10, s->p11, s->p12, s->p13, s->p14);
 }
-static void t_cuThingAlloc(void *fn, void *args)
+static void words3_4(void *fn, uint64_t *words)
 {
-	struct args_cuThingAlloc *s = args;
-	s->ret = ((fn_cuThingAlloc)fn)(s->p0, s->p1);
-}
-static void t_cuThingCopy(void *fn, void *args)
-{
-	struct args_cuThingCopy *s = args;
-	s->ret = ((fn_cuThingCopy)fn)(s->p0, s->p1, s->p2);
-}
-static void t_cuThingCopy_v2(void *fn, void *args)
-{
-	struct args_cuThingCopy_v2 *s = args;
-	s->ret = ((fn_cuThingCopy_v2)fn)(s->p0, s->p1, s->p2, s->p3);
-}
-static void t_cuThingCopy_v3_ptsz(void *fn, void *args)
-{
-	struct args_cuThingCopy_v3_ptsz *s = args;
-	s->ret = ((fn_cuThingCopy_v3_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
+	*(uint32_t *)(words + 8) = ((uint32_t (*)(uint64_t, uint64_t, uint64_t))fn)(words[0], words[1], words[2]);
 }
 
-typedef void thunk(void *fn, void *args);
+typedef void thunk(void *fn, uint64_t *words);
 
 static thunk *const thunks[10] = {
-	t_cuThingInit,
-	t_cuThingFree,
-	t_cuThingAlloc_v2,
-	t_cuThingCopy_v3,
-	t_cuThingSet,
-	t_cuThingMany,
-	t_cuThingAlloc,
-	t_cuThingCopy,
-	t_cuThingCopy_v2,
-	t_cuThingCopy_v3_ptsz,
+	words1_4, /* cuThingInit */
+	words1_4, /* cuThingFree */
+	words2_4, /* cuThingAlloc_v2 */
+	words4_4, /* cuThingCopy_v3 */
+	t_cuThingSet, /* cuThingSet */
+	t_cuThingMany, /* cuThingMany */
+	words2_4, /* cuThingAlloc */
+	words3_4, /* cuThingCopy */
+	words4_4, /* cuThingCopy_v2 */
+	words4_4, /* cuThingCopy_v3_ptsz */
 };
 
 /* The addresses of the functions, 0 until each is first called. */
@@ -90,7 +67,7 @@ int cudabind_f25682c4a6d7_call(unsigned int n, unsigned char *args)
 
 	if (fn == 0)
 		return 0;
-	thunks[n](fn, args);
+	thunks[n](fn, (uint64_t *)args);
 	return 1;
 }
 

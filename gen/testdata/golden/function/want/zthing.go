@@ -16,14 +16,12 @@ import "unsafe"
 func CuThingInit(Flags uint32) error {
 	args := &struct {
 		Flags uint32
-		_     [4]byte
-		_     [7]uint64
+		_0    [4]byte
+		_1    [7]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{Flags: Flags}
-	if err := call(symCuThingInit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingInit, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingFree calls cuThingFree.
@@ -36,13 +34,11 @@ func CuThingInit(Flags uint32) error {
 func CuThingFree(thing CUthing) error {
 	args := &struct {
 		thing CUthing
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{thing: thing}
-	if err := call(symCuThingFree, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingFree, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingAlloc calls cuThingAlloc_v2.
@@ -68,13 +64,11 @@ func CuThingAlloc_v2(thing *CUthing, bytes uint64) error {
 	args := &struct {
 		thing *CUthing
 		bytes uint64
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
+		_1    [4]byte
 	}{thing: thing, bytes: bytes}
-	if err := call(symCuThingAlloc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingAlloc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingCopy calls cuThingCopy_v3.
@@ -100,13 +94,11 @@ func CuThingCopy_v3(to CUthing, from unsafe.Pointer, bytes uint64, stream CUthin
 		from   unsafe.Pointer
 		bytes  uint64
 		stream CUthing
-		_      [4]uint64
+		_0     [4]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{to: to, from: from, bytes: bytes, stream: stream}
-	if err := call(symCuThingCopy_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingCopy_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingSet calls cuThingSet.
@@ -118,19 +110,17 @@ func CuThingSet(pair CUpair, range_ float32, type_ float64, byte_ **int32, grid 
 	args := &struct {
 		pair   CUpair
 		range_ float32
-		_      [4]byte
+		_0     [4]byte
 		type_  float64
 		byte_  **int32
 		grid   *[4]int32
 		p5     *byte
 		p6     int8
-		_      [7]byte
+		_1     [7]byte
 		ret    CUresult
+		_2     [4]byte
 	}{pair: pair, range_: range_, type_: type_, byte_: byte_, grid: grid, p5: p5, p6: p6}
-	if err := call(symCuThingSet, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingSet, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingMany calls cuThingMany.
@@ -141,34 +131,32 @@ func CuThingSet(pair CUpair, range_ float32, type_ float64, byte_ **int32, grid 
 func CuThingMany(a byte, b uint8, c int16, d uint16, e int32, f uint32, g int64, h uint64, i int64, j uint64, k float32, l float64, m uint8, n uint64, o *unsafe.Pointer) error {
 	args := &struct {
 		a   byte
-		_   [7]byte
+		_0  [7]byte
 		b   uint8
-		_   [7]byte
+		_1  [7]byte
 		c   int16
-		_   [6]byte
+		_2  [6]byte
 		d   uint16
-		_   [6]byte
+		_3  [6]byte
 		e   int32
-		_   [4]byte
+		_4  [4]byte
 		f   uint32
-		_   [4]byte
+		_5  [4]byte
 		g   int64
 		h   uint64
 		i   int64
 		j   uint64
 		k   float32
-		_   [4]byte
+		_6  [4]byte
 		l   float64
 		m   uint8
-		_   [7]byte
+		_7  [7]byte
 		n   uint64
 		o   *unsafe.Pointer
 		ret CUresult
+		_8  [4]byte
 	}{a: a, b: b, c: c, d: d, e: e, f: f, g: g, h: h, i: i, j: j, k: k, l: l, m: m, n: n, o: o}
-	if err := call(symCuThingMany, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingMany, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingAlloc_v1 calls cuThingAlloc.
@@ -182,14 +170,12 @@ func CuThingAlloc_v1(thing *CUthing, bytes uint32) error {
 	args := &struct {
 		thing *CUthing
 		bytes uint32
-		_     [4]byte
-		_     [6]uint64
+		_0    [4]byte
+		_1    [6]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{thing: thing, bytes: bytes}
-	if err := call(symCuThingAlloc_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingAlloc_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingCopy_v1 calls cuThingCopy.
@@ -204,14 +190,12 @@ func CuThingCopy_v1(to CUthing, from unsafe.Pointer, bytes uint32) error {
 		to    CUthing
 		from  unsafe.Pointer
 		bytes uint32
-		_     [4]byte
-		_     [5]uint64
+		_0    [4]byte
+		_1    [5]uint64
 		ret   CUresult
+		_2    [4]byte
 	}{to: to, from: from, bytes: bytes}
-	if err := call(symCuThingCopy_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingCopy_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingCopy_v2 calls cuThingCopy_v2.
@@ -226,15 +210,13 @@ func CuThingCopy_v2(to CUthing, from unsafe.Pointer, bytes uint32, stream CUthin
 		to     CUthing
 		from   unsafe.Pointer
 		bytes  uint32
-		_      [4]byte
+		_0     [4]byte
 		stream CUthing
-		_      [4]uint64
+		_1     [4]uint64
 		ret    CUresult
+		_2     [4]byte
 	}{to: to, from: from, bytes: bytes, stream: stream}
-	if err := call(symCuThingCopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingCopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuThingCopy_v3_ptsz calls cuThingCopy_v3_ptsz.
@@ -251,11 +233,9 @@ func CuThingCopy_v3_ptsz(to CUthing, from unsafe.Pointer, bytes uint64, stream C
 		from   unsafe.Pointer
 		bytes  uint64
 		stream CUthing
-		_      [4]uint64
+		_0     [4]uint64
 		ret    CUresult
+		_1     [4]byte
 	}{to: to, from: from, bytes: bytes, stream: stream}
-	if err := call(symCuThingCopy_v3_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuThingCopy_v3_ptsz, unsafe.Pointer(args), &args.ret)
 }

@@ -11,13 +11,11 @@ import "unsafe"
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingStatus() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CudaError_t
+		_1  [4]byte
 	}{}
-	if err := call(symCudaThingStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaThingStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaThingName calls cudaThingName.
@@ -30,14 +28,12 @@ func CudaThingStatus() error {
 func CudaThingName(error_ CudaError_t) (string, error) {
 	args := &struct {
 		error_ CudaError_t
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    *byte
 	}{error_: error_}
-	if err := call(symCudaThingName, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCudaThingName, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // CudaThingDescribe calls cudaThingDescribe.
@@ -50,13 +46,11 @@ func CudaThingName(error_ CudaError_t) (string, error) {
 func CudaThingDescribe(list **CudaThingDesc) (CudaThingDesc, error) {
 	args := &struct {
 		list **CudaThingDesc
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CudaThingDesc
 	}{list: list}
-	if err := call(symCudaThingDescribe, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCudaThingDescribe, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CudaThingSize calls cudaThingSize.
@@ -69,14 +63,12 @@ func CudaThingDescribe(list **CudaThingDesc) (CudaThingDesc, error) {
 func CudaThingSize(error_ CudaError) (uint64, error) {
 	args := &struct {
 		error_ CudaError
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    uint64
 	}{error_: error_}
-	if err := call(symCudaThingSize, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCudaThingSize, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CudaThingReset calls cudaThingReset.
@@ -88,12 +80,9 @@ func CudaThingSize(error_ CudaError) (uint64, error) {
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingReset() error {
 	args := &struct {
-		_ [8]uint64
+		_0 [8]uint64
 	}{}
-	if err := call(symCudaThingReset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return nil
+	return call(symCudaThingReset, unsafe.Pointer(args))
 }
 
 // CudaThingAddress calls cudaThingAddress.
@@ -106,12 +95,10 @@ func CudaThingReset() error {
 func CudaThingAddress(x int32) (unsafe.Pointer, error) {
 	args := &struct {
 		x   int32
-		_   [4]byte
-		_   [7]uint64
+		_0  [4]byte
+		_1  [7]uint64
 		ret unsafe.Pointer
 	}{x: x}
-	if err := call(symCudaThingAddress, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCudaThingAddress, unsafe.Pointer(args))
+	return args.ret, err
 }

@@ -1,5 +1,3 @@
-//go:build linux && !cgo && cudabind_nocgo
-
 #include "textflag.h"
 
 GLOBL ·stopped(SB), NOPTR|RODATA, $8

@@ -1,7 +1,0 @@
-//go:build (linux && (amd64 || arm64) && !cgo && cudabind_nocgo) || (windows && amd64)
-
-package compile
-
-// stopped is the address of a C function in assembly that tells NVRTC whether to stop: 1 if
-// the int32 at its first argument is not 0.
-var stopped uintptr
