@@ -29,6 +29,7 @@ func promptly(t *testing.T, what string, f func()) {
 }
 
 func TestClose(t *testing.T) {
+	released(t)
 	w := newWorld(t)
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
 	c := w.comms[0]
@@ -83,7 +84,10 @@ func TestDropped(t *testing.T) {
 // released waits until NCCL has released all communicators of the process.
 func released(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		runtime.GC() // which finds those that a test has dropped
+		return told.get(&told.Live) == 0
+	}, time.Minute, time.Millisecond)
 }
 
 // TestCloseHoldsUpNothing: a rank that closes its communicator waits for the others in NCCL, but captures and

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -83,6 +84,7 @@ func buildDouble(dir string, more ...string) (string, error) {
 // leftOver returns an error if communicators are left, or a rule of NCCL was broken.
 func leftOver() error {
 	for end := time.Now().Add(time.Minute); told.get(&told.Live) != 0; time.Sleep(time.Millisecond) {
+		runtime.GC() // which finds those that a test has dropped
 		if time.Now().After(end) {
 			return fmt.Errorf("%d communicators are left", told.Live)
 		}
