@@ -104,7 +104,7 @@ func TestPlanted(t *testing.T) {
 			}
 			dir := t.TempDir()
 			// A program that fails need not fail again at once.
-			args := append([]string{"-seed", "1", "-seconds", "0.3", "-times", "5", "-shrink", "2m", "-profile", "own", "-plant", test.plant, "-out", dir}, test.args...)
+			args := append([]string{"-seed", "1", "-seconds", "1", "-times", "5", "-shrink", "2m", "-profile", "own", "-plant", test.plant, "-out", dir}, test.args...)
 			faults, said := runStorm(t, args...)
 			require.NotZero(t, faults, said)
 			assert.Contains(t, said, "FAULT "+test.class)
