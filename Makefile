@@ -12,6 +12,8 @@ ONE_DRIVER = -skip '^TestSimOtherDrivers$$'
 SOME = -short -skip '^(TestBuild.*|TestBadLibraryByName|TestSimFaultSweep)$$'
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.4
+# One package more than there are processors is tested at a time, as some wait.
+AT_ONCE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: help generate test test-all test-race proofs on-request test-checks test-next-go test-nocgo test-windows test-arm64 libraries api check fmt vet staticcheck provenance portable api-check uptodate bench storm example gpu-test-bundle
 
@@ -25,9 +27,9 @@ generate: ## fetch the pinned headers, verify them, regenerate every raw package
 # say tells which part of the tests begins.
 say = @printf '\n== %s\n'
 
-test: ## run the tests, in about 4 minutes: the newest headers, one driver
+test: ## run the tests, in about 3 minutes: the newest headers, one driver
 	$(say) 'every package, with the newest headers and one driver (make test-all does the rest)'
-	$(GO) test -short ./...
+	$(GO) test -short -p $(AT_ONCE) ./...
 
 test-all: test-race proofs on-request test-checks test-next-go test-nocgo test-windows test-arm64 ## run everything, as CI does
 	$(say) 'random programs'
