@@ -51,14 +51,13 @@ func (w *waiter) await() driver.CUresult {
 	if !w.steady || w.takes <= 0 || w.takes > mostAwaited {
 		return driver.CUDA_ERROR_NOT_READY
 	}
+	defer awaiting.Add(-1)
+	if awaiting.Add(1) > mostSpin() {
+		return driver.CUDA_ERROR_NOT_READY
+	}
 	e := entry(w)
 	w.takes = 0
-	return spins(time.Duration(e.Expected), func(expected int64) driver.CUresult {
-		if expected == 0 {
-			return driver.CUDA_ERROR_NOT_READY
-		}
-		return rt.Await(&e)
-	})
+	return rt.Await(&e)
 }
 
 // wait waits for w: in this goroutine if it is known when the work ends, else in the poller, until ctx ends.

@@ -22,12 +22,15 @@ var ( // variables for tests
 	long       = 100 * time.Microsecond
 )
 
-var spinning atomic.Int32
+var spinning, awaiting atomic.Int32
+
+// mostSpin is how many goroutines may spin at a time, and how many others may await steady work.
+func mostSpin() int32 { return max(1, admit.Processors.Load()/4) }
 
 // spins calls ask with the time to spin, 0 if too many goroutines spin.
 func spins(limit time.Duration, ask func(spin int64) driver.CUresult) driver.CUresult {
 	defer spinning.Add(-1)
-	if spinning.Add(1) > max(1, admit.Processors.Load()/4) {
+	if spinning.Add(1) > mostSpin() {
 		limit = 0
 	}
 	return ask(int64(limit))
