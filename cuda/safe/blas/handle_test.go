@@ -437,13 +437,6 @@ func TestNoAllocations(t *testing.T) {
 			return blas.Matmul(h, s, 1, m[0], m[1], 0, m[2], blas.MatmulOptions{Epilogue: blas.ReLU, Bias: bias})
 		},
 	} {
-		require.NoError(t, f(), name)
-		got := testing.AllocsPerRun(100, func() {
-			if err := f(); err != nil {
-				t.Error(name, err)
-			}
-		})
-		assert.Zero(t, got, name)
-		require.NoError(t, s.Synchronize())
+		drivertest.NoAllocations(t, name, f, s.Synchronize)
 	}
 }

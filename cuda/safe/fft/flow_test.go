@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
@@ -215,16 +214,7 @@ func TestNoAllocations(t *testing.T) {
 		"Forward":      func() error { return fft.Forward(c, s, odd, j.in, j.out) },
 		"Inverse":      func() error { return fft.Inverse(c, s, odd, j.out, j.in) },
 	} {
-		require.NoError(t, f(), name)
-		require.NoError(t, s.Synchronize())
-		assert.Eventually(t, func() bool { // other goroutines may still destroy what tests have closed
-			got := testing.AllocsPerRun(20, func() {
-				if err := f(); err != nil {
-					t.Error(name, err)
-				}
-			})
-			return s.Synchronize() == nil && got == 0
-		}, 10*time.Second, time.Millisecond, name)
+		drivertest.NoAllocations(t, name, f, s.Synchronize)
 	}
 }
 

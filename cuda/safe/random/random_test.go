@@ -265,16 +265,7 @@ func TestNoAllocations(t *testing.T) {
 		"LogNormal":   func() error { return random.LogNormal(g, s, double, 1, 2) },
 		"Bits":        func() error { return random.Bits(g, s, words) },
 	} {
-		require.NoError(t, f(), name)
-		require.NoError(t, s.Synchronize())
-		assert.Eventually(t, func() bool { // other goroutines may still destroy what tests have closed
-			got := testing.AllocsPerRun(20, func() {
-				if err := f(); err != nil {
-					t.Error(name, err)
-				}
-			})
-			return s.Synchronize() == nil && got == 0
-		}, 10*time.Second, time.Millisecond, name)
+		drivertest.NoAllocations(t, name, f, s.Synchronize)
 	}
 }
 
