@@ -42,6 +42,11 @@ type waiter struct {
 	abandoned atomic.Bool
 }
 
+// mostSpin is how many goroutines may spin at a time, and how many others may await steady work.
+func mostSpin() int32 { return max(1, admit.Processors.Load()/4) }
+
+var awaiting atomic.Int32
+
 // mostAwaited is the longest wait for which a goroutine keeps a thread, where an end of its context goes unnoticed.
 const mostAwaited = 3 * time.Millisecond
 

@@ -22,10 +22,7 @@ var ( // variables for tests
 	long       = 100 * time.Microsecond
 )
 
-var spinning, awaiting atomic.Int32
-
-// mostSpin is how many goroutines may spin at a time, and how many others may await steady work.
-func mostSpin() int32 { return max(1, admit.Processors.Load()/4) }
+var spinning atomic.Int32
 
 // spins calls ask with the time to spin, 0 if too many goroutines spin.
 func spins(limit time.Duration, ask func(spin int64) driver.CUresult) driver.CUresult {
