@@ -504,6 +504,24 @@ func TestSplitEnds(t *testing.T) {
 	}
 }
 
+// TestSplitCounts: NCCL releases a communicator whose split has failed with the others of its identifier, too.
+func TestSplitCounts(t *testing.T) {
+	needsDouble(t)
+	w := newWorld(t)
+	if len(w.comms) < 2 {
+		t.Skip("needs two devices")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	c := w.comms[0].core
+	child, err := newCore("", c.x, c.session, 0, 0)
+	require.NoError(t, err)
+	require.ErrorIs(t, divide(ctx, []*core{c}, []*core{child}, []int{0}, []int{0}), context.DeadlineExceeded)
+	w.aborted(t, context.DeadlineExceeded)
+	<-child.gone
+	assert.Same(t, c.local, child.local)
+}
+
 // TestSplitOfTwoEnds: a split of ranks of two communicators aborts both if it fails.
 func TestSplitOfTwoEnds(t *testing.T) {
 	needsDouble(t)

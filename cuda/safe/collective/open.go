@@ -199,8 +199,9 @@ func initialize(ctx context.Context, identify identifiers, cores []*core) error 
 		return nil
 	})
 	for _, c := range cores {
-		if err == nil {
-			c.ready, c.local = true, addLocal(ids[0])
+		c.ready = err == nil
+		if *c.raw != 0 { // also if another rank has failed
+			c.local = addLocal(ids[0])
 		}
 	}
 	return err

@@ -131,10 +131,15 @@ func divide(ctx context.Context, p, children []*core, colors, keys []int) error 
 		}
 		return nil
 	})
+	for i, c := range children {
+		if *c.raw != 0 { // also if the split has failed
+			c.local = addLocal(p[i].local.id)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	for i, c := range children {
+	for _, c := range children {
 		if *c.raw == 0 { // of NoColor
 			continue
 		}
@@ -142,7 +147,7 @@ func divide(ctx context.Context, p, children []*core, colors, keys []int) error 
 		if err := both(nccl.NcclCommUserRank(*c.raw, &rank), nccl.NcclCommCount(*c.raw, &size)); err != nil {
 			return explained(err)
 		}
-		c.rank, c.size, c.ready, c.local = int(rank), int(size), true, addLocal(p[i].local.id)
+		c.rank, c.size, c.ready = int(rank), int(size), true
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package compile
 import (
 	"crypto/sha256"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,13 @@ func TestCache(t *testing.T) {
 	none.put("a", someProduct)
 	assert.Nil(t, none.get("a"))
 	none.close()
+}
+
+// TestCacheUnlimited: the largest limit keeps all images.
+func TestCacheUnlimited(t *testing.T) {
+	c := cacheIn(t, filepath.Join(t.TempDir(), "cache"), math.MaxInt64)
+	c.put("a", someProduct)
+	assert.Equal(t, someProduct, c.get("a"))
 }
 
 func TestCacheBroken(t *testing.T) {

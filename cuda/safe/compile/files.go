@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 
@@ -59,7 +60,7 @@ func readOpen(f fs.File, name string, limit int64) (string, fs.FileInfo, error) 
 	}
 	var text strings.Builder
 	text.Grow(int(info.Size()))
-	n, err := io.Copy(&text, io.LimitReader(f, limit+1))
+	n, err := io.Copy(&text, io.LimitReader(f, min(limit, math.MaxInt64-1)+1))
 	if err == nil && n > limit {
 		err = tooLarge(name, limit)
 	}

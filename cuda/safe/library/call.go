@@ -67,7 +67,7 @@ func (c *Call) Reset() {
 	if c == nil || c.of == c && atomic.LoadUint32(&c.busy) != 0 {
 		return
 	}
-	clear(c.Uses)
+	clear(c.Uses[:cap(c.Uses)]) // Submit may have used more
 	*c = Call{Uses: c.Uses[:0], Do: c.Do, enqueue: c.enqueue, of: c.of}
 }
 
