@@ -33,7 +33,7 @@ type streamCore struct {
 	nonBlocking bool
 	priority    int
 	slow        atomic.Bool  // the last wait took long
-	took        atomic.Int64 // nanoseconds that the last successful Stream.Wait spent in the poller
+	took        atomic.Int64 // nanoseconds that the last successful Stream.Wait took that did not end while it spun
 	steady      atomic.Bool  // the one before took about as long
 
 	// Guarded by mu:

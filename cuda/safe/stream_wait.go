@@ -13,8 +13,8 @@ import (
 )
 
 // A wait first spins in C, where most short work ends: for a stream, which is locked so that
-// no more work is enqueued, and then for an event. If recent waits for the stream took long,
-// or many goroutines spin already, it goes to the poller at once.
+// no more work is enqueued, and then for an event. If the last wait for the stream took long,
+// or many goroutines spin already, it does not: see waiter.wait for what follows.
 const eventSpin = 50 * time.Microsecond
 
 var ( // variables for tests

@@ -19,8 +19,11 @@ var allLocal struct {
 	by         map[nccl.NcclUniqueId]*localRanks
 }
 
-// addLocal adds a rank to those of an identifier.
-func addLocal(id nccl.NcclUniqueId) *localRanks {
+// count adds the rank to those of an identifier if NCCL has made it, perhaps in a call that has failed. mu is held.
+func (c *core) count(id nccl.NcclUniqueId) {
+	if *c.raw == 0 {
+		return
+	}
 	allLocal.Lock()
 	defer allLocal.Unlock()
 	l := allLocal.by[id]
@@ -32,7 +35,7 @@ func addLocal(id nccl.NcclUniqueId) *localRanks {
 		allLocal.by[id] = l
 	}
 	l.unreleased++
-	return l
+	c.local = l
 }
 
 // release removes a rank, whose registrations NCCL has not ended. It returns those of all ranks with the last one.

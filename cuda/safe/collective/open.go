@@ -200,9 +200,7 @@ func initialize(ctx context.Context, identify identifiers, cores []*core) error 
 	})
 	for _, c := range cores {
 		c.ready = err == nil
-		if *c.raw != 0 { // also if another rank has failed
-			c.local = addLocal(ids[0])
-		}
+		c.count(ids[0])
 	}
 	return err
 }

@@ -132,9 +132,7 @@ func divide(ctx context.Context, p, children []*core, colors, keys []int) error 
 		return nil
 	})
 	for i, c := range children {
-		if *c.raw != 0 { // also if the split has failed
-			c.local = addLocal(p[i].local.id)
-		}
+		c.count(p[i].local.id)
 	}
 	if err != nil {
 		return err
