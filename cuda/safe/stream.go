@@ -482,7 +482,9 @@ func (s *streamCore) reveal() {
 	for s.of != nil {
 		s = s.of
 	}
-	s.known.Store(true)
+	if !s.known.Load() { // most calls need not write
+		s.known.Store(true)
+	}
 }
 
 // A priorityRange is the range of the priorities of streams, which does not change.

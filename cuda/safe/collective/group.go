@@ -12,6 +12,7 @@ type Calls struct {
 	mu   sync.Mutex // a leaf: guards the fields below
 	all  *batch     // nil when f of Group has returned
 	last *Comm      // that In has returned
+	room Comm       // of the first one: most groups have no other
 }
 
 // A batch is operations that NCCL gets at once.
@@ -104,7 +105,12 @@ func (c *Comm) In(g *Calls) *Comm {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.last == nil || g.last.whole != whole {
-		g.last = &Comm{core: c.core, calls: g, whole: whole}
+		if g.last == nil {
+			g.last = &g.room
+		} else {
+			g.last = new(Comm)
+		}
+		*g.last = Comm{core: c.core, calls: g, whole: whole}
 	}
 	return g.last
 }

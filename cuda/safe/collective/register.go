@@ -303,7 +303,7 @@ func (b *batch) list() error {
 		}
 		for j := range b.calls[i:] {
 			if k := &b.calls[i+j]; k.stream == s {
-				if err := b.listUses(k); err != nil {
+				if err := b.listUses(k, from); err != nil {
 					return err
 				}
 			}
@@ -313,10 +313,14 @@ func (b *batch) list() error {
 	return nil
 }
 
-// listUses lists what one operation uses.
-func (b *batch) listUses(k *call) error {
+// listUses lists what one operation uses. What its stream uses begins at from.
+func (b *batch) listUses(k *call, from int) error {
 	c := k.core
-	b.uses = append(b.uses, k.uses[:k.used]...)
+	for _, u := range k.uses[:k.used] {
+		if last := b.uses[max(from, len(b.uses)-len(k.uses)):]; !slices.Contains(last, u) { // which costs less than to use it again
+			b.uses = append(b.uses, u)
+		}
+	}
 	if c.version.Load() == 0 { // there never was a registration
 		return nil
 	}
