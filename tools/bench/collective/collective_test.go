@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -17,16 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRank runs the contestant in Go on the simulated driver, with the double of NCCL.
+// TestRank runs the contestant in Go on the simulated driver, with the double of NCCL. A process opens each library once.
 func TestRank(t *testing.T) {
-	dir := t.TempDir()
-	file, err := sim.Build(dir, sim.Default)
-	require.NoError(t, err)
-	require.NoError(t, driver.Open(file))
-	double := filepath.Join(dir, "libnccl.so.2")
-	out, err := command.CC("-shared", "-fPIC", "-pthread", "-o", double, "../../../cuda/safe/collective/testdata/nccl/nccl.c", "-ldl").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.NoError(t, nccl.Open(double))
+	opened.Do(func() { openDoubles(t) })
 	t.Setenv("WORLD_SIZE", "2")
 	var printed bytes.Buffer
 	require.NoError(t, beRank(true, &printed))
@@ -40,6 +34,19 @@ func TestRank(t *testing.T) {
 			assert.Positive(t, k.of(&f), k.name)
 		}
 	}
+}
+
+var opened sync.Once
+
+func openDoubles(t *testing.T) {
+	dir := t.TempDir()
+	file, err := sim.Build(dir, sim.Default)
+	require.NoError(t, err)
+	require.NoError(t, driver.Open(file))
+	double := filepath.Join(dir, "libnccl.so.2")
+	out, err := command.CC("-shared", "-fPIC", "-pthread", "-o", double, "../../../cuda/safe/collective/testdata/nccl/nccl.c", "-ldl").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, nccl.Open(double))
 }
 
 func TestMarkdown(t *testing.T) {

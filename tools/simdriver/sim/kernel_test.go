@@ -233,7 +233,7 @@ func TestKernelsThatDoNotRun(t *testing.T) {
 	require.NoError(t, control.Kernel("two", func(sim.Grid, []float32, uint32) {}))
 	for _, c := range []struct{ name, ptx, kernel, says string }{
 		{"not registered", entry("strange", ".u64"), "strange", "kernel strange is not registered with the simulated driver: register it with sim.Main or sim.Control.Kernel, or build it with simdriver -kernels"},
-		{"another by the name of one that is built in", entry("add", ".u64", ".u32"), "add", "kernel add is not registered"},
+		{"another by the name of one that is built in", entry("saxpy", ".u64", ".u32"), "saxpy", "kernel saxpy is not registered"},
 		{"other parameters", entry("two", ".u64", ".u64"), "two", "kernel two has parameters of other sizes than the registered function: in bytes, 8, 8 against 8, 4"},
 		{"fewer parameters", entry("two"), "two", "kernel two has parameters of other sizes than the registered function: in bytes, none against 8, 4"},
 	} {
