@@ -101,8 +101,8 @@ func ClosePatience(d time.Duration) (restore func()) {
 	return func() { closePatience.Store(before) }
 }
 
-// TrimAll is what an allocation calls that finds too little memory.
-func TrimAll() { trimAll() }
+// TrimHeaps trims the heaps, as an allocation has it done that finds too little memory.
+func TrimHeaps() { trimHeaps() }
 
 // MostBatchWords sets how many words a Batch may have, until restore.
 func MostBatchWords(n int) (restore func()) {

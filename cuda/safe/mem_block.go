@@ -147,7 +147,7 @@ func retrying(err error, do func() error) error {
 }
 
 // makeRoom returns memory to the system after a call that has returned err because there was none: at
-// the first try it trims the heaps, then it also has the garbage collector find objects that were
+// the first try it trims heaps and pools, then it also has the garbage collector find objects that were
 // dropped without Close. It returns false if err is another error, or after several tries.
 func makeRoom(err error, tries int) bool {
 	if !errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) || tries == 4 {
@@ -156,7 +156,7 @@ func makeRoom(err error, tries int) bool {
 	if tries > 0 {
 		lifetime.Collect()
 	}
-	trimAll()
+	lifetime.MakeRoom()
 	return true
 }
 

@@ -169,9 +169,11 @@ func (s *contextState) trim() error {
 	})
 }
 
-// trimAll trims the heaps of all contexts and the pools of packages for libraries, and makes other pools return what was
-// released to them. Errors are left to the call that needs the memory.
-func trimAll() {
+func init() { lifetime.OnMakeRoom(trimHeaps) }
+
+// trimHeaps trims the heaps of all contexts, and makes other pools return what was released to them. Errors are left to
+// the call that needs the memory.
+func trimHeaps() {
 	states.Lock()
 	all := slices.Collect(maps.Values(states.of))
 	states.Unlock()
@@ -179,7 +181,6 @@ func trimAll() {
 		_ = s.trim()
 		_ = s.reclaim()
 	}
-	lifetime.MakeRoom()
 }
 
 // reclaim makes other pools return what was released to them. The lock keeps the context from

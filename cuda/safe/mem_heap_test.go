@@ -429,7 +429,7 @@ func TestTrimBesideClose(t *testing.T) {
 		x := open(t, 0)
 		var c racers
 		c.add(3, func() error {
-			safe.TrimAll()
+			safe.TrimHeaps()
 			return nil
 		})
 		c.add(3, func() error {

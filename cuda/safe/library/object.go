@@ -159,9 +159,6 @@ func (c *core) create() error {
 		}
 		lifetime.Collect()
 		lifetime.MakeRoom()
-		if err := c.x.TrimMemory(); err != nil {
-			return err
-		}
 	}
 }
 
