@@ -28,6 +28,7 @@ cp examples/samples/*.ptx "$out/tests/samples/" # the tour loads one
 $go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/bench/peers ./tools/storm ./examples/vectoradd ./examples/samples \
 	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction ./examples/micromagnetics ./examples/train \
 	./examples/gpt ./examples/gpt/load
+$go build -ldflags='-s -w' -o "$out/ranks" ./tools/bench/collective # all-reduces beside C and PyTorch: docs/scale.md
 cp examples/train/train.py examples/gpt/gpt.py examples/gpt/server.py cuda/safe/blas/testdata/matmul.py "$out/"
 mkdir "$out/short"
 $go build -ldflags='-s -w' -o "$out/short/" ./examples/short/...
