@@ -44,7 +44,7 @@ type core struct {
 	raw   *nccl.NcclComm_t
 	pin   runtime.Pinner
 	child bool        // a split makes raw
-	local *localRanks // or nil, if NCCL has not made raw
+	local *localRanks // or nil, if NCCL was not to make raw, or has not split it off
 	ready bool        // NCCL may be asked for errors
 	stuck time.Time   // of watchAll: since when a call has been in NCCL, after a rank has left
 	state nccl.NcclResult_t

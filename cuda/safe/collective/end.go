@@ -37,7 +37,7 @@ func (c *core) end() {
 	}
 	c.pin.Unpin()
 	c.leave(safe.ErrClosed)
-	c.forgetAll()
+	c.forgetAll(err == nil)
 	c.session.remove(c)
 	unwatch(c)
 	if err := c.x.Close(); err != nil {
