@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -34,6 +33,7 @@ type core struct {
 	major      int            // compute capability
 	session    *session
 	ending     sync.Once
+	ends       atomic.Bool   // in order, after all calls and the work that they have enqueued
 	gone       chan struct{} // closed by over: NCCL has released the communicator, or nobody waits for that any more
 	over       func()
 
@@ -44,9 +44,9 @@ type core struct {
 	raw   *nccl.NcclComm_t
 	pin   runtime.Pinner
 	child bool        // a split makes raw
-	local *localRanks // or nil, if NCCL has not made raw
+	local *localRanks // or nil, if NCCL was not to make raw, or has not split it off
 	ready bool        // NCCL may be asked for errors
-	stuck time.Time   // of watchAll: since when a call has been in NCCL, after a rank has left
+	stuck stuck       // of watchAll
 	state nccl.NcclResult_t
 
 	registered []*registration
@@ -301,11 +301,12 @@ func (c *Comm) Abort(cause error) {
 // When NCCL releases the communicator, it may wait for other processes of this machine. If one of them is stopped, by a
 // signal or a debugger, nothing ends that wait, not even an abort. After [Join] without Options.IDs, the communicator
 // fails 10 s after all ranks have closed theirs: the function of safe.OnError gets an error that matches [ErrAborted],
-// and Err and Shutdown return it. What NCCL has stays in use until that process goes on.
+// and Err and Shutdown return it. If rank 0 is stopped before it has told that others have closed theirs, it takes up to
+// Options.PeerTimeout longer. What NCCL has stays in use until that process goes on.
 //
 // If other code has reset the context, Close aborts the communicators of the other ranks. NCCL then keeps
-// its memory of the process, as it must not use what the reset has destroyed. So shut communicators down
-// before a reset.
+// its memory of the process, as it must not use what the reset has destroyed, and registrations that have not ended do not
+// end any more. So shut communicators down before a reset.
 // Source: ncclCommFinalize, ncclCommDestroy.
 func (c *Comm) Close() error {
 	if c == nil || c.core == nil {

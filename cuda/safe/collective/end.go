@@ -37,7 +37,7 @@ func (c *core) end() {
 	}
 	c.pin.Unpin()
 	c.leave(safe.ErrClosed)
-	c.forgetAll()
+	c.forgetAll(err == nil)
 	c.session.remove(c)
 	unwatch(c)
 	if err := c.x.Close(); err != nil {
@@ -173,7 +173,7 @@ func (c *core) afterCaptures(f func() error) error {
 	return errors.Join(err, explained(result))
 }
 
-// complete completes the communicator's operations, and with the last communicator of a session waits until the other
+// complete completes the communicator's operations, and with the only communicator left of a session waits until the other
 // ranks do so: NCCL waits for those of this machine when it destroys the communicator, and that cannot be aborted. It
 // returns early if the communicator fails.
 func (c *core) complete() error {
@@ -184,15 +184,12 @@ func (c *core) complete() error {
 	if c.session.peers != nil {
 		deserted = c.session.peers.deserted()
 	}
-	last := c.session.only(c)
-	if last {
-		c.session.leave()
-	}
+	only := c.session.ends(c)
 	done := make(chan error, 1)
 	go func() { done <- c.finalize() }()
 	select {
 	case err := <-done:
-		if err != nil || !last || deserted == nil {
+		if err != nil || !only || deserted == nil {
 			return err
 		}
 	case <-c.life.Done():

@@ -128,11 +128,89 @@ func TestCallAfterLeave(t *testing.T) {
 	c.session.goes(1)
 	c.check()
 	assert.NoError(t, c.err(), "it may soon return")
-	c.stuck = c.stuck.Add(-2 * desertion)
+	c.stuck.since = c.stuck.since.Add(-2 * desertion)
 	c.check()
 	c.mu.Unlock()
 	var left *PeerError
 	assert.ErrorAs(t, c.err(), &left)
+}
+
+// TestClosedCallAfterLeave: so does one on a communicator that the program closes meanwhile, though a third rank has not left.
+func TestClosedCallAfterLeave(t *testing.T) {
+	w := newWorld(t)
+	c := w.comms[0].core
+	unwatch(c)
+	time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+	c.session.peers = new(witness)
+	require.True(t, c.Acquire())
+	c.mu.Lock()
+	c.session.goes(1)
+	require.NoError(t, w.comms[0].Close())
+	c.check()
+	assert.NoError(t, c.err(), "it may soon return")
+	c.stuck.since = c.stuck.since.Add(-2 * desertion)
+	c.check()
+	c.mu.Unlock()
+	c.Release() // so the communicator may be closed
+	var left *PeerError
+	assert.ErrorAs(t, c.err(), &left)
+}
+
+// TestReleaseAfterCall: the end of a communicator has its own time, also right after a call that has waited for a rank.
+func TestReleaseAfterCall(t *testing.T) {
+	needsDouble(t)
+	released(t) // those of other tests do not hang
+	comms, err := Open(soon(t), open(t, 1)...)
+	require.NoError(t, err)
+	c := comms[0].core
+	unwatch(c)
+	time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+	c.session.peers = new(deserter)
+	c.mu.Lock() // as a call does
+	c.session.goes(1)
+	c.check()
+	c.stuck.since = c.stuck.since.Add(-2 * desertion)
+	c.mu.Unlock()
+	tell(t, &told.HangsFinal, 1)
+	waiting := told.get(&told.Waiting)
+	require.NoError(t, comms.Close())
+	require.Eventually(t, func() bool { return told.get(&told.Waiting) > waiting }, time.Minute, time.Millisecond)
+	c.check()
+	assert.NoError(t, c.err(), "it may soon return")
+	c.session.fail(errors.New("enough")) // which ends it
+	released(t)
+}
+
+// A follower stands for other processes that end in order when this one does.
+type follower struct {
+	witness
+	left chan struct{}
+}
+
+func (f *follower) leave()                    { close(f.left) }
+func (f *follower) deserted() <-chan struct{} { return f.left }
+
+// TestReleaseTogether: the other processes learn that this one ends in order also if NCCL gets through with none of
+// several communicators, as one of the processes is stopped. Else all would wait for all.
+func TestReleaseTogether(t *testing.T) {
+	needsDouble(t)
+	released(t) // those of other tests do not hang
+	comms, err := Open(soon(t), open(t, 1)...)
+	require.NoError(t, err)
+	peers := &follower{left: make(chan struct{})}
+	comms[0].core.session.peers = peers
+	parts, err := comms.Split(soon(t), 0)
+	require.NoError(t, err)
+	tell(t, &told.HangsDestroy, 1)
+	require.NoError(t, errors.Join(comms.Close(), parts.Close()))
+	select {
+	case <-peers.left:
+	case <-time.After(10 * time.Second):
+		assert.Fail(t, "they have learned nothing")
+	}
+	told.HangsDestroy = 0
+	require.NoError(t, errors.Join(comms.Shutdown(soon(t)), parts.Shutdown(soon(t))))
+	released(t)
 }
 
 // TestSplitBesideCall: a split ends with its context also while it waits for another call on the communicator.
@@ -217,7 +295,7 @@ func TestReleaseAfterLeave(t *testing.T) {
 			require.Eventually(t, func() bool { return told.get(&told.Waiting) > waiting }, time.Minute, time.Millisecond)
 			c.check()
 			assert.NoError(t, c.err(), "it may soon return")
-			c.stuck = c.stuck.Add(-2 * desertion)
+			c.stuck.since = c.stuck.since.Add(-2 * desertion)
 			c.check()
 			promptly(t, "the end", func() { err = comms.Shutdown(context.Background()) })
 			assert.ErrorIs(t, err, ErrAborted)

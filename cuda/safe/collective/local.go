@@ -10,8 +10,8 @@ import (
 // them. NCCL releases them together, with the last one, and uses what was registered with any of them until then.
 type localRanks struct {
 	id         nccl.NcclUniqueId
-	unreleased int
-	kept       []*registration // of the others
+	unreleased int             // ranks that NCCL has not released, or has yet to make
+	kept       []*registration // of ranks that have ended
 }
 
 var allLocal struct {
@@ -19,11 +19,8 @@ var allLocal struct {
 	by         map[nccl.NcclUniqueId]*localRanks
 }
 
-// count adds the rank to those of an identifier if NCCL has made it, perhaps in a call that has failed. mu is held.
+// count adds the rank to those of an identifier, before another one of them can end. mu is held.
 func (c *core) count(id nccl.NcclUniqueId) {
-	if *c.raw == 0 {
-		return
-	}
 	allLocal.Lock()
 	defer allLocal.Unlock()
 	l := allLocal.by[id]
@@ -38,12 +35,17 @@ func (c *core) count(id nccl.NcclUniqueId) {
 	c.local = l
 }
 
-// release removes a rank, whose registrations NCCL has not ended. It returns those of all ranks with the last one.
-func (l *localRanks) release(left []*registration) []*registration {
+// end notes the end of a rank, whose registrations left NCCL has not ended. It returns those of all ranks if NCCL has
+// released all. A rank that NCCL has not released stays for good, because nothing calls NCCL for it again: so do the
+// registrations of all ranks, which NCCL may use for the others.
+func (l *localRanks) end(left []*registration, released bool) []*registration {
 	allLocal.Lock()
 	defer allLocal.Unlock()
 	l.kept = append(l.kept, left...)
-	if l.unreleased--; l.unreleased > 0 {
+	if released {
+		l.unreleased--
+	}
+	if l.unreleased > 0 {
 		return nil
 	}
 	delete(allLocal.by, l.id)

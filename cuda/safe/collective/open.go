@@ -186,6 +186,7 @@ func initialize(ctx context.Context, identify identifiers, cores []*core) error 
 	for _, c := range inOrder(slices.Clone(cores)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.count(ids[0])
 	}
 	err = abortable(ctx, stop, cores, func() error {
 		for _, c := range cores {
@@ -200,7 +201,6 @@ func initialize(ctx context.Context, identify identifiers, cores []*core) error 
 	})
 	for _, c := range cores {
 		c.ready = err == nil
-		c.count(ids[0])
 	}
 	return err
 }

@@ -32,7 +32,8 @@ type Registration struct {
 //
 // The memory stays allocated until the registration has ended, even if the buffer is
 // closed. A communicator that is closed ends its registrations. Those of one that is aborted end with the last rank of
-// the communicator in this process.
+// the communicator in this process, and never if NCCL cannot release one of these ranks: the function of safe.OnError
+// then gets the error. That is so after other code has reset the context of one.
 //
 // Register returns [safe.ErrInvalidArgument] if the buffer is empty or launches of a graph
 // allocate it, [safe.ErrContextMismatch] if it belongs to another device,
@@ -80,7 +81,8 @@ func (r *Registration) Close() error {
 }
 
 // Done returns a channel that is closed when the registration has ended, also with its
-// communicator.
+// communicator. NCCL may not release a communicator that was aborted, see [Register]: after an abort, do not wait
+// without a limit.
 func (r *Registration) Done() <-chan struct{} {
 	if r == nil || r.core == nil {
 		done := make(chan struct{})
@@ -270,16 +272,16 @@ func (c *core) deregisterAll() {
 }
 
 // forgetAll ends the registrations that are left when the communicator has ended, or leaves that to the last one of this
-// process: NCCL releases them together.
-func (c *core) forgetAll() {
+// process: NCCL releases them together. released says whether NCCL has released this one.
+func (c *core) forgetAll(released bool) {
 	c.mu.Lock()
 	local, left := c.local, c.registered
 	c.registered = nil
 	c.mu.Unlock()
-	if local == nil { // NCCL has not made it
+	if local == nil { // NCCL was not to make it
 		return
 	}
-	for _, r := range local.release(left) {
+	for _, r := range local.end(left, released) {
 		r.forget()
 	}
 }

@@ -65,12 +65,22 @@ func (s *session) leave() {
 	}
 }
 
-// only returns whether c is the last communicator.
-func (s *session) only(c *core) bool {
+// ends notes that c ends in order. With all communicators that are left, it tells that the other processes: none can
+// have calls or work any more. It returns whether c is the only one left.
+func (s *session) ends(c *core) (only bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.comms[c]
-	return ok && len(s.comms) == 1
+	c.ends.Store(true)
+	_, only = s.comms[c]
+	all := only
+	for o := range s.comms {
+		only = only && o == c
+		all = all && (o.ends.Load() || o.err() != nil)
+	}
+	s.mu.Unlock()
+	if all {
+		s.leave()
+	}
+	return only
 }
 
 // fail aborts all communicators because of an error in this process, and tells the others.

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,11 +10,20 @@ import (
 )
 
 // A witness stands for the other processes of a session, and notes what it tells them.
-type witness struct{ events []string }
+type witness struct {
+	mu     sync.Mutex // guards events
+	events []string
+}
 
-func (m *witness) fail(cause error)          { m.events = append(m.events, "fails: "+cause.Error()) }
-func (m *witness) leave()                    { m.events = append(m.events, "leaves") }
-func (m *witness) end()                      { m.events = append(m.events, "ends") }
+func (m *witness) note(event string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.events = append(m.events, event)
+}
+
+func (m *witness) fail(cause error)          { m.note("fails: " + cause.Error()) }
+func (m *witness) leave()                    { m.note("leaves") }
+func (m *witness) end()                      { m.note("ends") }
 func (m *witness) deserted() <-chan struct{} { return nil }
 
 // TestSessionEnds: the last communicator of a session tells the other processes, also if none was the only one

@@ -132,7 +132,9 @@ func divide(ctx context.Context, p, children []*core, colors, keys []int) error 
 		return nil
 	})
 	for i, c := range children {
-		c.count(p[i].local.id)
+		if *c.raw != 0 { // NCCL has made it, perhaps in a call that has failed
+			c.count(p[i].local.id)
+		}
 	}
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (c *core) check() {
 		return
 	}
 	defer c.mu.Unlock()
-	c.stuck = time.Time{}
+	c.stuck = stuck{}
 	if !c.ready || c.err() != nil {
 		return
 	}
@@ -79,19 +79,25 @@ const desertion = 10 * time.Second
 // errDeserted is why a communicator fails whose end takes longer than desertion.
 var errDeserted = fmt.Errorf("NCCL has not released it %v after all ranks have closed theirs: is another process stopped?", desertion)
 
+// stuck is how long a call has been in NCCL that ranks which have left may hold up.
+type stuck struct {
+	cause error // that calls fail with; a call and the end of the communicator have different ones
+	since time.Time
+}
+
 // checkCall aborts all communicators of the session if the call in flight takes longer than desertion after a rank of
 // another process has left in order or, if the call ends the communicator, after all of them have.
 func (c *core) checkCall() {
-	cause, ends := c.session.usable(), c.Closed()
+	cause, ends := c.session.usable(), c.ends.Load()
 	if ends {
 		cause = c.session.deserted()
 	}
 	switch {
 	case cause == nil || c.err() != nil:
-		c.stuck = time.Time{}
-	case c.stuck.IsZero():
-		c.stuck = time.Now()
-	case time.Since(c.stuck) > desertion:
+		c.stuck = stuck{}
+	case c.stuck.cause != cause:
+		c.stuck = stuck{cause, time.Now()}
+	case time.Since(c.stuck.since) > desertion:
 		c.session.lose(cause)
 		if ends {
 			lifetime.Report(named("Comm.Close", c.err()))
