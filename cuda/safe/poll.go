@@ -12,8 +12,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// poller polls the events of all waits whose goroutines do not wait by themselves, in one goroutine at a time as long as there are waits: in one of its own, or in
-// that of the first wait, up to its end, if that has no deadline.
+// poller polls the events of all waits whose goroutines do not wait by themselves, in one goroutine at a time as long as
+// there are waits: in one of its own, or in that of the first wait, up to its end, if that has no deadline.
 var poller polling
 
 type polling struct {

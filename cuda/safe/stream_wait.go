@@ -154,7 +154,7 @@ func (s *Stream) Wait(ctx context.Context) error {
 // learn notes how long a wait took that did not end while it spun. If two in a row took alike, the next one sleeps until
 // shortly before that time, and spins again.
 func (s *streamCore) learn(took time.Duration) {
-	const alike = 30 * time.Microsecond // for as long rt.Await spins, before and after
+	const alike = 30 * time.Microsecond // as long as rt.Await spins, before and after
 	last := time.Duration(s.took.Swap(int64(took)))
 	if steady := (took - last).Abs() < alike; steady != s.steady.Load() {
 		s.steady.Store(steady)
