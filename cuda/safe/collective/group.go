@@ -104,15 +104,16 @@ func (c *Comm) In(g *Calls) *Comm {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.last == nil || g.last.whole != whole {
-		if g.last == nil {
-			g.last = &g.room
-		} else {
-			g.last = new(Comm)
-		}
-		*g.last = Comm{core: c.core, calls: g, whole: whole}
+	if g.last != nil && g.last.whole == whole {
+		return g.last
 	}
-	return g.last
+	in := &g.room
+	if g.last != nil {
+		in = new(Comm)
+	}
+	*in = Comm{core: c.core, calls: g, whole: whole}
+	g.last = in
+	return in
 }
 
 // errOver says why an operation cannot be added to a group that has ended.

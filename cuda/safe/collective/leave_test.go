@@ -118,12 +118,17 @@ func TestSplitAfterLeave(t *testing.T) {
 	})
 }
 
+// unwatched keeps watchAll from checking a communicator, so that a test does it itself.
+func unwatched(c *Comm) *core {
+	unwatch(c.core)
+	time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+	return c.core
+}
+
 // TestCallAfterLeave: a call that is in NCCL long after another rank has left ends with that rank's error.
 func TestCallAfterLeave(t *testing.T) {
 	w := newWorld(t)
-	c := w.comms[0].core
-	unwatch(c)
-	time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+	c := unwatched(w.comms[0])
 	c.mu.Lock()
 	c.session.goes(1)
 	c.check()
@@ -138,9 +143,7 @@ func TestCallAfterLeave(t *testing.T) {
 // TestClosedCallAfterLeave: so does one on a communicator that the program closes meanwhile, though a third rank has not left.
 func TestClosedCallAfterLeave(t *testing.T) {
 	w := newWorld(t)
-	c := w.comms[0].core
-	unwatch(c)
-	time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+	c := unwatched(w.comms[0])
 	c.session.peers = new(witness)
 	require.True(t, c.Acquire())
 	c.mu.Lock()
@@ -162,9 +165,7 @@ func TestReleaseAfterCall(t *testing.T) {
 	released(t) // those of other tests do not hang
 	comms, err := Open(soon(t), open(t, 1)...)
 	require.NoError(t, err)
-	c := comms[0].core
-	unwatch(c)
-	time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+	c := unwatched(comms[0])
 	c.session.peers = new(deserter)
 	c.mu.Lock() // as a call does
 	c.session.goes(1)
@@ -283,9 +284,7 @@ func TestReleaseAfterLeave(t *testing.T) {
 			tell(t, hangs, 1)
 			comms, err := Open(soon(t), open(t, 1)...)
 			require.NoError(t, err)
-			c := comms[0].core
-			unwatch(c)
-			time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+			c := unwatched(comms[0])
 			c.session.peers = new(deserter)
 			reported := make(chan error, 1)
 			safe.OnError(func(err error) { reported <- err })

@@ -70,10 +70,9 @@ func (s *session) leave() {
 func (s *session) ends(c *core) (only bool) {
 	s.mu.Lock()
 	c.ends.Store(true)
-	_, only = s.comms[c]
-	all := only
+	_, all := s.comms[c]
+	only = all && len(s.comms) == 1
 	for o := range s.comms {
-		only = only && o == c
 		all = all && (o.ends.Load() || o.err() != nil)
 	}
 	s.mu.Unlock()
