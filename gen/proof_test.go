@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +28,6 @@ import (
 // TestProof holds the package of every pinned CUDA version and API against
 // NVIDIA's real header, as a C compiler and the Go compiler see them.
 func TestProof(t *testing.T) {
-	notUnderRace(t)
 	module := proofModule(t)
 	releases := headers.Releases()
 	if testing.Short() {
@@ -81,7 +79,6 @@ func TestProofModes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it rebuilds the standard library")
 	}
-	notUnderRace(t)
 	module := proofModule(t)
 	releases := headers.Releases()
 	var proofs []*proof
@@ -95,8 +92,7 @@ func TestProofModes(t *testing.T) {
 		env  string
 		run  string
 	}{
-		{"race", "GOFLAGS=-race", "."},
-		{"checkptr", "GOFLAGS=-gcflags=all=-d=checkptr", "."},
+		{"race and checkptr", "GOFLAGS=-race", "."}, // the one brings the other
 		{"cgocheck2", "GOEXPERIMENT=cgocheck2", "."},
 		{"no cgo", "CGO_ENABLED=0", "Layout"},
 	} {
@@ -110,15 +106,6 @@ func TestProofModes(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// notUnderRace skips a proof where the race detector is on: it finds nothing
-// in one and makes reading the headers many times slower.
-func notUnderRace(t *testing.T) {
-	info, _ := debug.ReadBuildInfo()
-	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		t.Skip("proofs run without the race detector: make proofs")
 	}
 }
 

@@ -36,7 +36,6 @@ func TestProofWays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test-nocgo, test-windows and test-arm run it")
 	}
-	notUnderRace(t)
 	releases := headers.Releases()
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {

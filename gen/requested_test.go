@@ -25,7 +25,6 @@ import (
 // against a library that echoes its arguments. Of the newest version it builds and vets the
 // package with the types of others too, and holds its layout against Go's.
 func TestProofRequested(t *testing.T) {
-	notUnderRace(t)
 	if testing.Short() {
 		t.Skip("it builds some twenty packages: make on-request")
 	}

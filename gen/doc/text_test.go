@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -26,20 +25,9 @@ type declared struct {
 	values  map[string]bool            // enumerators and constants
 }
 
-// notUnderRace skips a test that parses every header where the race detector is
-// on: it finds nothing there, and makes the parser many times slower.
-func notUnderRace(t *testing.T) {
-	t.Helper()
-	info, _ := debug.ReadBuildInfo()
-	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		t.Skip("runs without the race detector: make proofs")
-	}
-}
-
 // everything parses every pinned version of both APIs.
 func everything(t *testing.T) declared {
 	t.Helper()
-	notUnderRace(t)
 	d := declared{map[string]map[string]bool{}, map[string]map[string]bool{}, map[string]bool{}}
 	releases := headers.Releases()
 	for i, r := range releases {

@@ -194,6 +194,9 @@ var withoutCUDA = []string{"LD_LIBRARY_PATH=", "CUDA_HOME=", "CUDA_PATH=", "VIRT
 // TestHeadersWithoutCache: without a folder for the cache, or one that cannot take them, CUDA's
 // headers are in a temporary folder for as long as the compilation.
 func TestHeadersWithoutCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it unpacks NVRTC's headers again and again: make test-race")
+	}
 	for name, env := range map[string]string{"no home": "", "nothing can be made": "/proc/self"} {
 		t.Run(name, func(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) {
@@ -227,6 +230,9 @@ func TestHeadersWithoutCache(t *testing.T) {
 
 // TestHeadersMended: headers that something has removed or spoilt are unpacked again.
 func TestHeadersMended(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it unpacks NVRTC's headers again and again: make test-race")
+	}
 	drivertest.InChild(t, func(t *testing.T) {
 		needsNVRTC(t, "13.5")
 		o := own(t)

@@ -20,7 +20,11 @@ import (
 //
 //	go test -run '^$' -fuzz FuzzStale -fuzztime 5m ./cuda/safe/compile
 func FuzzStale(f *testing.F) {
-	for seed := range uint64(40) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {

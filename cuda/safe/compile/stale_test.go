@@ -146,6 +146,9 @@ var moreStaleCases = map[string]staleCase{
 
 // TestStale compiles, changes what the image depends on, and compiles again.
 func TestStale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles some hundred times: make test-race")
+	}
 	for title, cases := range map[string]map[string]staleCase{"words": staleCases, "files and options": moreStaleCases} {
 		t.Run(title, func(t *testing.T) {
 			versions(t, func(t *testing.T, version string) {

@@ -5,7 +5,7 @@
  * after a release is noticed. Physical memory is a file without a name, which
  * can be mapped at several addresses and be sent to other processes.
  */
-#define SPAN (256ull << 30)
+#define SPAN (16ull << 30)
 #define GRANULE (2ull << 20)
 #define HOST_PAGE 4096
 
