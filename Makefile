@@ -10,6 +10,8 @@ RAW = ./cuda/...
 SOME = -short -skip '^(TestBuild.*|TestBadLibraryByName|TestSimFaultSweep|TestFact.*|TestGreenOperations)$$'
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.4
+# What starts no goroutines, but parses, type-checks or builds for minutes with the race detector.
+SEQUENTIAL = gen gen/doc tools tools/api tools/apidiff tools/provenance tools/readme
 # One package more than there are processors is tested at a time, as some wait.
 AT_ONCE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
@@ -35,14 +37,13 @@ test-all: test-race proofs on-request test-checks test-next-go test-nocgo test-w
 
 test-race:
 	$(say) 'every package with the race detector, on simulated drivers of 4 versions'
-	$(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v -e '/gen$$' -e '/gen/doc$$')
+	$(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v $(SEQUENTIAL:%=-e '/cudabind/%$$'))
 
-# The generator starts no goroutines, and parsers are many times slower with the race detector.
-proofs: ## test the generator, and prove every version's package and comments against NVIDIA's headers and the C compiler
+proofs: ## test the generator and its tools in full, and prove every version's package and comments against NVIDIA's headers and the C compiler
 	$(say) 'the generator, and the package of every CUDA version against its headers and the C compiler'
 	$(GO) test -timeout 30m -skip '^TestProof(Requested|Ways)$$' ./gen
-	$(say) 'comments and facts of every CUDA version'
-	$(GO) test ./gen/doc ./tools/headers
+	$(say) 'comments and facts of every CUDA version; tools'
+	$(GO) test ./gen/doc ./tools/headers ./tools ./tools/readme
 
 on-request: ## generate, build and prove the libraries that are bound on request
 	$(say) 'the package of every library on request, against its headers and the C compiler'

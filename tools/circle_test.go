@@ -22,7 +22,7 @@ const largestCircle = 40
 // TestCircle: the files of package safe do not all use each other.
 func TestCircle(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it type-checks package safe and all that it imports: make test-race")
+		t.Skip("it type-checks package safe and all that it imports: make proofs")
 	}
 	uses := fileUses(t, "../cuda/safe")
 	var circle []string

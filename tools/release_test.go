@@ -13,7 +13,7 @@ import (
 // has changed, so that no other package is generated.
 func TestReleaseDay(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it builds the generator, its tests and the driver package: make test-race")
+		t.Skip("it builds the generator, its tests and the driver package: make proofs")
 	}
 	day := newReleaseDay(t)
 	day.pin()
