@@ -67,14 +67,14 @@ type MemOp struct {
 	err     error
 }
 
-// NewWaitOp returns a [WaitValue] for a batch.
+// NewWaitOp returns a [WaitValue] for [Stream.MemOps].
 func NewWaitOp[T MemOpValue](e Element[T], v T, until driver.CUstreamWaitValue_flags) MemOp {
 	o := memOp(e, v, driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, driver.CU_STREAM_MEM_OP_WAIT_VALUE_64)
 	o.until = until
 	return o
 }
 
-// NewWriteOp returns a [WriteValue] for a batch.
+// NewWriteOp returns a [WriteValue] for [Stream.MemOps].
 func NewWriteOp[T MemOpValue](e Element[T], v T) MemOp {
 	return memOp(e, v, driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64)
 }
@@ -146,7 +146,7 @@ func (s *Stream) memOps(op string, ops []MemOp) (err error) {
 	}
 	defer c.Release()
 	if len(ops) > mostMemOps {
-		return refuse(op, ErrRange, "%d operations are too many for a batch: at most %d", len(ops), mostMemOps)
+		return refuse(op, ErrRange, "%d operations are too many for one call: at most %d", len(ops), mostMemOps)
 	}
 	if err := c.ctx.can(op, ops); err != nil || len(ops) == 0 {
 		return err

@@ -251,7 +251,7 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 // Wait waits until the latest record of e has completed. If e is recorded again
 // meanwhile, Wait waits for the newer record. It returns at once if e was never recorded,
 // and [ErrCapturing] if e was last recorded in a capture. If ctx ends first, Wait returns
-// its cause at once. All waits together block one thread. Source: cuEventQuery.
+// its cause at once. It takes threads as [Stream.Wait] does. Source: cuEventQuery.
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "Event.Wait"
 	if ctx == nil {

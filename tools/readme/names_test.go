@@ -32,7 +32,7 @@ var shouted = regexp.MustCompile(`^[A-Z0-9_]+$`)
 // TestNames: what the texts name is in package safe or in the package that is
 // named with it, or is one of the tests.
 func TestNames(t *testing.T) {
-	in := declarations(t, "cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/safe/dtype", "cuda/safe/fft", "cuda/safe/library", "cuda/safe/profile", "cuda/safe/random", "cuda/vector", "examples/samples", "examples/tour", "tools/kernels", "tools/kernels/hard", "cuda/generated")
+	in := declarations(t, "cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/safe/dtype", "cuda/safe/fft", "cuda/safe/library", "cuda/safe/profile", "cuda/safe/random", "cuda/vector", "examples/samples", "examples/tour", "gen", "gen/model", "tools", "tools/kernels", "tools/kernels/hard", "cuda/generated")
 	for prefix, p := range map[string]string{
 		"admit.": "cuda/internal/admit", "ffi.": "cuda/ffi", "driver.": "cuda/generated/driver", "compile.": "cuda/safe/compile", "dtype.": "cuda/safe/dtype", "profile.": "cuda/safe/profile", "random.": "cuda/safe/random", "vector.": "cuda/vector", "blas.": "cuda/safe/blas", "fft.": "cuda/safe/fft", "library.": "cuda/safe/library", "collective.": "cuda/safe/collective", "cudart12.": "cuda/generated/cudart12", "cudart13.": "cuda/generated/cudart13", "sim.": "tools/simdriver/sim",
 	} {

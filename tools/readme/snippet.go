@@ -17,13 +17,14 @@ const (
 	coverage = "docs/coverage.md"
 )
 
-// textFiles are the files that hold Go, below root, which is the checkout.
+// textFiles are the files that may hold Go, and whose names, commands and links the tests check, below root, which is
+// the checkout.
 func textFiles(root string) ([]string, error) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
 		return nil, err
 	}
-	all := []string{readme, "headers/README.md"}
+	all := []string{readme, "CONTRIBUTING.md", "SECURITY.md", "headers/README.md"}
 	for _, page := range pages {
 		all = append(all, "docs/"+filepath.Base(page))
 	}

@@ -19,10 +19,10 @@
 // Any number of goroutines may use one Plan at once, on any streams. A call locks the plan
 // while it is inside cuFFT, which does not wait for the GPU.
 //
-// # Memory
+// # Workspaces
 //
-// Plans have no work memory of their own. A call gets some in the order of its stream, which
-// all plans of a context share. In a capture, the work of each stream gets memory that belongs
+// Plans have no workspace of their own. A call gets one in the order of its stream, which all
+// plans of a context share. In a capture, the work of each stream gets a workspace that belongs
 // to the graph. So graphs may run side by side. Two executables of one graph share it, as they
 // share the buffers: do not run them at the same time. The calls on one stream must remain in
 // order in the graph.

@@ -161,7 +161,7 @@ func (p *Plan[I, O]) Lens() (in, out int) {
 	return int(p.plan.in.span), int(p.plan.out.span)
 }
 
-// WorkBytes returns how much memory a call works in, beside its buffers.
+// WorkBytes returns the size of the workspace that a call needs, beside its buffers.
 func (p *Plan[I, O]) WorkBytes() int {
 	if p == nil || p.plan == nil {
 		return 0

@@ -14,11 +14,11 @@ type Place struct {
 	// Stream is the stream. The library gets it before each call, as a handle may have had
 	// another one before.
 	Stream driver.CUstream
-	// Memory is Size bytes that belong to this call in the order of the stream. In a capture,
-	// they belong to the graph.
+	// Memory is a workspace of Size bytes, which belongs to this call in the order of the stream. In
+	// a capture, it belongs to the graph.
 	Memory driver.CUdeviceptr
 	Size   uint64
-	// Space is the number of the memory, 0 for none. A number stands for one address and one
+	// Space is the number of the workspace, 0 for none. A number stands for one address and one
 	// stream: a handle that has worked with it last need not be told them again.
 	Space uint64
 	// Handle is which of the Options.Handles this call has for itself.
@@ -32,7 +32,7 @@ type Place struct {
 type Call struct {
 	Object *Object
 	Stream *safe.Stream
-	// Memory is how many bytes Do works in.
+	// Memory is the size of the workspace of Do in bytes.
 	Memory int
 	// Uses lists what the work uses, as [safe.Stream.EnqueueRaw] takes it. Submit adds to it.
 	Uses []safe.Arg
@@ -51,8 +51,8 @@ type Call struct {
 	busy    uint32
 }
 
-// Enqueue calls f, which enqueues work on the stream that uses the Object, size bytes of
-// memory to work in, and uses.
+// Enqueue calls f, which enqueues work on the stream that uses the Object, a workspace of size
+// bytes, and uses.
 //
 // It returns f's error as the Err of a [safe.Error], [safe.ErrClosed] if the Object, the
 // stream or something in uses is closed, and [safe.ErrContextMismatch] if the stream belongs

@@ -9,6 +9,6 @@
 // libraries may wait for the whole context then. Work that the object has enqueued retains it,
 // and so does a graph of a capture, so that closing it at any moment is fine.
 //
-// [Object.Enqueue] calls your function with the object locked and with memory to work in,
+// [Object.Enqueue] calls your function with the object locked and with a workspace,
 // when the stream's captures neither begin nor end. Any number of goroutines may call it.
 package library
