@@ -2,7 +2,7 @@
 
 package generated_test
 
-// Whom the loader believes: not the environment of a program with raised rights, and no cache in which
+// Whom the loader believes: not the environment of a program with elevated privileges, and no cache in which
 // others can write.
 
 import (

@@ -27,7 +27,7 @@ const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get 
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]
 
 // places are where to look for the library if the system's loader does not find it: nowhere in a
-// program with raised rights, as whoever starts it has set the environment.
+// program with elevated privileges, as whoever starts it has set the environment.
 func places() (all []place) {
 	if secure() {
 		return nil
@@ -106,7 +106,7 @@ func refusal(file, why string, glibc bool) string {
 }
 
 // loaderPath are the folders of LD_LIBRARY_PATH, which the system's loader ignores in a program
-// with raised rights.
+// with elevated privileges.
 func loaderPath() []string {
 	if secure() {
 		return nil

@@ -48,7 +48,7 @@ func refusal(file, why string, glibc bool) string {
 }
 
 // loaderPath are the folders of LD_LIBRARY_PATH, which the system's loader ignores in a program
-// with raised rights.
+// with elevated privileges.
 func loaderPath() []string {
 	if secure() {
 		return nil

@@ -14,7 +14,7 @@ const variable = "NVTX_INJECTION64_PATH"
 
 var secure = trust.Secure
 
-// library returns the tool's library, "" for none. Who starts a program with raised rights must not choose its code.
+// library returns the tool's library, "" for none. Who starts a program with elevated privileges must not choose its code.
 func library() string {
 	if secure() {
 		return ""

@@ -62,7 +62,7 @@ func TestNoTool(t *testing.T) {
 	}, variable+"=")
 }
 
-// TestRaisedRights: a program with raised rights takes no code from the variable.
+// TestRaisedRights: a program with elevated privileges takes no code from the variable.
 func TestRaisedRights(t *testing.T) {
 	t.Setenv(variable, "tool.so")
 	require.True(t, Wanted())
