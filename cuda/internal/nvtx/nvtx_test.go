@@ -62,8 +62,8 @@ func TestNoTool(t *testing.T) {
 	}, variable+"=")
 }
 
-// TestRaisedRights: a program with elevated privileges takes no code from the variable.
-func TestRaisedRights(t *testing.T) {
+// TestElevatedPrivileges: a program with elevated privileges takes no code from the variable.
+func TestElevatedPrivileges(t *testing.T) {
 	t.Setenv(variable, "tool.so")
 	require.True(t, Wanted())
 	secure = func() bool { return true }
