@@ -146,18 +146,10 @@ func retrying(err error, do func() error) error {
 	return err
 }
 
-// makeRoom returns memory to the system after a call that has returned err because there was none: at
-// the first try it trims heaps and pools, then it also has the garbage collector find objects that were
-// dropped without Close. It returns false if err is another error, or after several tries.
+// makeRoom returns memory to the system after a call that has returned err because there was none. It
+// returns false if err is another error, or after several tries.
 func makeRoom(err error, tries int) bool {
-	if !errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) || tries == 4 {
-		return false
-	}
-	if tries > 0 {
-		lifetime.Collect()
-	}
-	lifetime.MakeRoom()
-	return true
+	return errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && lifetime.MakeRoom(tries)
 }
 
 // allocateOnDevice opens a block of device memory: of the context's heap, or with plain, and

@@ -26,8 +26,17 @@ func OnMakeRoom(f func()) (stop func()) {
 	}
 }
 
-// MakeRoom calls the functions of [OnMakeRoom], which return memory to the system. Call it with nothing locked.
-func MakeRoom() {
+// MakeRoom returns memory to the system after a call has failed because there was none: the first time it calls the
+// functions of [OnMakeRoom], then it also has the garbage collector find objects that were dropped without Close.
+// tries is how often it was called for the same call. It returns false where more tries are useless. Call it with
+// nothing locked.
+func MakeRoom(tries int) bool {
+	if tries == 4 {
+		return false
+	}
+	if tries > 0 {
+		Collect()
+	}
 	room.Lock()
 	all := make([]func(), 0, len(room.all))
 	for _, f := range room.all {
@@ -37,4 +46,5 @@ func MakeRoom() {
 	for _, f := range all {
 		f()
 	}
+	return true
 }

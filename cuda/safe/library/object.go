@@ -152,14 +152,11 @@ func (c *core) create() error {
 	if err := c.spaces.prune(0, 0); err != nil {
 		return err
 	}
-	for tries := 0; ; tries++ {
-		err := c.whole(c.o.Create)
-		if !c.o.exhausted(err) || tries == 3 {
-			return err
-		}
-		lifetime.Collect()
-		lifetime.MakeRoom()
+	err := c.whole(c.o.Create)
+	for tries := 0; c.o.exhausted(err) && lifetime.MakeRoom(tries); tries++ {
+		err = c.whole(c.o.Create)
 	}
+	return err
 }
 
 // exhausted tells whether an error of Create says that the device has too little memory.
