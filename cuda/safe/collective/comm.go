@@ -262,8 +262,13 @@ func (e *either) end() {
 // Done implements context.Context.
 func (e *either) Done() <-chan struct{} { return e.made().Done() }
 
-// Err implements context.Context.
-func (e *either) Err() error { return e.made().Err() }
+// Err implements context.Context. It tells of the end of the other one before Done does.
+func (e *either) Err() error {
+	if err := e.Context.Err(); err != nil {
+		return err
+	}
+	return e.other.Err()
+}
 
 // Value implements context.Context. [context.Cause] calls it.
 func (e *either) Value(key any) any { return e.made().Value(key) }
