@@ -45,7 +45,7 @@ type core struct {
 	pin   runtime.Pinner
 	child bool        // a split makes raw
 	local *localRanks // or nil, if NCCL was not to make raw, or has not split it off
-	ready bool        // NCCL may be asked for errors
+	ready atomic.Bool // NCCL has made raw, and may be asked for errors; set with mu held
 	stuck stuck       // of watchAll
 	state nccl.NcclResult_t
 
