@@ -47,13 +47,13 @@ func mostSpin() int32 { return max(1, admit.Processors.Load()/4) }
 
 var awaiting atomic.Int32
 
-// mostAwaited is the longest wait for which a goroutine keeps a thread, where an end of its context goes unnoticed.
+// mostAwaited is the longest wait for which a goroutine keeps a thread, where it does not notice that its context is canceled.
 const mostAwaited = 3 * time.Millisecond
 
 // await waits for steady work: it sleeps until shortly before the expected end, and then spins, unless many goroutines do
-// so already. It returns driver.CUDA_ERROR_NOT_READY if the work has not completed shortly after that.
-func (w *waiter) await() driver.CUresult {
-	if !w.steady || w.takes <= 0 || w.takes > mostAwaited {
+// so already, or ctx ends sooner. It returns driver.CUDA_ERROR_NOT_READY if the work has not completed shortly after that.
+func (w *waiter) await(ctx context.Context) driver.CUresult {
+	if !w.steady || w.takes <= 0 || w.takes > mostAwaited || endsWithin(ctx, w.takes) {
 		return driver.CUDA_ERROR_NOT_READY
 	}
 	defer awaiting.Add(-1)
@@ -65,13 +65,19 @@ func (w *waiter) await() driver.CUresult {
 	return rt.Await(&e)
 }
 
+// endsWithin tells whether ctx has ended, or has a deadline that is sooner than d from now.
+func endsWithin(ctx context.Context, d time.Duration) bool {
+	end, has := ctx.Deadline()
+	return has && time.Until(end) < d || ctx.Err() != nil
+}
+
 // wait waits for w: in this goroutine if it is known when the work ends, else in the poller, until ctx ends.
 func (w *waiter) wait(ctx context.Context, op string) error {
 	if tell := admit.OnWait.Load(); tell != nil {
 		begin, thread := time.Now(), rt.Thread()
 		defer func() { (*tell)(op, begin, thread) }()
 	}
-	if code := w.await(); code != driver.CUDA_ERROR_NOT_READY {
+	if code := w.await(ctx); code != driver.CUDA_ERROR_NOT_READY {
 		w.end()
 		return check(op, code)
 	}

@@ -374,6 +374,44 @@ func TestSteadyWait(t *testing.T) {
 	}
 }
 
+// TestSteadyWaitEnds: a wait whose context ends before the work is expected to end returns then, although the driver
+// blocks queries: another goroutine asks it.
+func TestSteadyWaitEnds(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	for _, c := range []struct {
+		name    string
+		timeout time.Duration
+		cancels bool
+		err     error
+	}{
+		{"canceled before", time.Minute, true, context.Canceled},
+		{"deadline sooner", time.Millisecond, false, context.DeadlineExceeded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			defer cancel()
+			if c.cancels {
+				cancel()
+			}
+			s, g := stream(t, x), newGate(t, x)
+			g.shut(t, s)
+			safe.Expect(s, 2*time.Millisecond)
+			defer simulated.Reset()
+			simulated.Delay("cuEventQuery", hang)
+			returned := background(func() { assert.ErrorIs(t, s.Wait(ctx), c.err) })
+			select {
+			case <-returned:
+			case <-time.After(hang / 2):
+				t.Error("it waits for the query")
+			}
+			simulated.Reset() // ends the delay
+			<-returned
+			g.open()
+		})
+	}
+}
+
 // TestStreamsComeAndGo creates and closes streams on many goroutines while others launch.
 func TestStreamsComeAndGo(t *testing.T) {
 	x := open(t, 0)

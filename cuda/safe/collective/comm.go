@@ -45,7 +45,7 @@ type core struct {
 	pin   runtime.Pinner
 	child bool        // a split makes raw
 	local *localRanks // or nil, if NCCL was not to make raw, or has not split it off
-	ready bool        // NCCL may be asked for errors
+	ready atomic.Bool // NCCL has made raw, and may be asked for errors; set with mu held
 	stuck stuck       // of watchAll
 	state nccl.NcclResult_t
 
@@ -262,8 +262,13 @@ func (e *either) end() {
 // Done implements context.Context.
 func (e *either) Done() <-chan struct{} { return e.made().Done() }
 
-// Err implements context.Context.
-func (e *either) Err() error { return e.made().Err() }
+// Err implements context.Context. It tells of the end of the other one before Done does.
+func (e *either) Err() error {
+	if err := e.Context.Err(); err != nil {
+		return err
+	}
+	return e.other.Err()
+}
 
 // Value implements context.Context. [context.Cause] calls it.
 func (e *either) Value(key any) any { return e.made().Value(key) }

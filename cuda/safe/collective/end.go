@@ -59,7 +59,7 @@ func (c *core) release(f func() error) error {
 	return c.afterCaptures(func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.ready = false
+		c.ready.Store(false)
 		if *c.raw == 0 {
 			return nil
 		}
@@ -114,18 +114,13 @@ func (c *core) idle() bool {
 	return true
 }
 
-// handle returns what NCCL has made, or 0 if it makes nothing any more. The call that makes it
-// may still be in NCCL; a split ends with the communicator that it splits.
+// handle returns what NCCL has made, or 0 if it makes nothing any more. The call that makes it, or another one, may
+// still be in NCCL; a split ends with the communicator that it splits, so handle waits until that is over.
 func (c *core) handle() nccl.NcclComm_t {
-	if c.child {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return *c.raw
-	}
 	for {
 		over := c.idle()
 		raw := atomic.LoadUintptr((*uintptr)(c.raw))
-		if raw != 0 || over {
+		if over || raw != 0 && (!c.child || c.ready.Load()) {
 			return nccl.NcclComm_t(raw)
 		}
 		time.Sleep(time.Millisecond)

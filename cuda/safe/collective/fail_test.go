@@ -522,6 +522,44 @@ func TestSplitCounts(t *testing.T) {
 	assert.Same(t, c.local, child.local)
 }
 
+// TestSplitAborted: an abort ends a call on a communicator of a split that waits in NCCL for another rank, and its end.
+func TestSplitAborted(t *testing.T) {
+	enough := errors.New("enough")
+	for _, c := range []struct {
+		name   string
+		blocks func(t *testing.T, w *world, parts Comms)
+	}{
+		{"call", func(t *testing.T, w *world, parts Comms) {
+			b := filled(t, w, 4, func(int, int) int32 { return 1 })
+			called := make(chan error, 1)
+			go func() { called <- AllReduce(parts[0], w.streams[0], b[0], b[0], Sum) }()
+			require.Eventually(t, func() bool { return told.get(&told.Waiting) > 0 }, time.Minute, time.Millisecond)
+			parts[0].Abort(enough)
+			promptly(t, "the call", func() { assert.ErrorIs(t, <-called, enough) })
+		}},
+		{"finalization", func(t *testing.T, _ *world, parts Comms) {
+			tell(t, &told.HangsFinal, 1)
+			require.NoError(t, parts[0].Close())
+			require.Eventually(t, func() bool { return told.get(&told.Waiting) > 0 }, time.Minute, time.Millisecond)
+			parts[1].Abort(enough)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			needsDouble(t)
+			released(t)
+			w := newWorld(t)
+			if len(w.comms) < 2 {
+				t.Skip("needs two devices")
+			}
+			parts, err := w.comms.Split(soon(t), 0, 0)
+			require.NoError(t, err)
+			c.blocks(t, w, parts)
+			promptly(t, "the end", func() { assert.ErrorIs(t, parts.Shutdown(soon(t)), enough) })
+			released(t)
+		})
+	}
+}
+
 // TestSplitOfTwoEnds: a split of ranks of two communicators aborts both if it fails.
 func TestSplitOfTwoEnds(t *testing.T) {
 	needsDouble(t)

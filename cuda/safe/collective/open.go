@@ -200,7 +200,7 @@ func initialize(ctx context.Context, identify identifiers, cores []*core) error 
 		return nil
 	})
 	for _, c := range cores {
-		c.ready = err == nil
+		c.ready.Store(err == nil)
 	}
 	return err
 }

@@ -147,7 +147,8 @@ func divide(ctx context.Context, p, children []*core, colors, keys []int) error 
 		if err := both(nccl.NcclCommUserRank(*c.raw, &rank), nccl.NcclCommCount(*c.raw, &size)); err != nil {
 			return explained(err)
 		}
-		c.rank, c.size, c.ready = int(rank), int(size), true
+		c.rank, c.size = int(rank), int(size)
+		c.ready.Store(true)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (c *core) check() {
 	}
 	defer c.mu.Unlock()
 	c.stuck = stuck{}
-	if !c.ready || c.err() != nil {
+	if !c.ready.Load() || c.err() != nil {
 		return
 	}
 	if err := c.ask(); err != nil {
