@@ -3,8 +3,6 @@ export CUDABIND_HEADERS ?= $(CURDIR)/headers/include
 
 GO ?= go
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# The raw packages, whose calls lean on what cgo checks today.
-RAW = ./cuda/...
 # Tests that build programs, start many processes or read the process's map take minutes under an emulator: amd64 runs
 # them in each way of calling.
 SOME = -short -skip '^(TestBuild.*|TestBadLibraryByName|TestSimFaultSweep|TestFact.*|TestGreenOperations)$$'
@@ -54,7 +52,7 @@ on-request: ## generate, build and prove the libraries that are bound on request
 
 test-checks: ## run the tests of the calls under the other checks that Go has
 	$(say) 'calls, with pointers to Go memory in C checked'
-	GOEXPERIMENT=cgocheck2 $(GO) test -short $(RAW)
+	GOEXPERIMENT=cgocheck2 $(GO) test -short ./cuda/...
 	$(say) 'package safe, with the order of its locks checked'
 	$(GO) test -short -skip '^(TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/internal/admit ./cuda/safe ./cuda/safe/library ./cuda/safe/blas ./cuda/safe/random
 	$(say) 'package safe, with data races in its C checked'
@@ -62,15 +60,13 @@ test-checks: ## run the tests of the calls under the other checks that Go has
 
 test-next-go: ## run the tests of the calls with a newer Go
 	$(say) 'calls, with $(NEXT_GO)'
-	GOTOOLCHAIN=$(NEXT_GO) $(GO) test -short $(RAW)
+	GOTOOLCHAIN=$(NEXT_GO) $(GO) test -short ./cuda/generated/... ./cuda/internal/... ./cuda/ffi ./cuda/safe
 
 test-nocgo: ## run the tests of the raw packages and of package safe without cgo, by the tag cudabind_nocgo
 	$(say) 'raw packages without cgo'
 	CGO_ENABLED=0 $(GO) test -tags cudabind_nocgo ./cuda/generated/... ./cuda/internal/...
-	$(say) 'package safe without cgo'
-	CGO_ENABLED=0 $(GO) test -short -tags cudabind_nocgo ./cuda/safe/...
 	$(say) 'package safe without cgo, with pointer conversions checked'
-	CGO_ENABLED=0 $(GO) test -short -tags cudabind_nocgo -gcflags=all=-d=checkptr ./cuda/internal/rt ./cuda/safe
+	CGO_ENABLED=0 $(GO) test -short -tags cudabind_nocgo -gcflags=all=-d=checkptr ./cuda/internal/rt ./cuda/safe/...
 	$(GO) test -run '^TestProofWays$$/^linux_amd64_without_cgo$$' ./gen
 
 # The C compilers for other systems, and what runs their programs: Debian's packages
@@ -93,9 +89,9 @@ test-windows: ## run the tests of the raw packages and of package safe under win
 		$(GO) test -count=1 -short -timeout 20m -exec '$(WINE)' ./cuda/internal/... ./cuda/safe/...
 	$(GO) test -run '^TestProofWays$$/^windows_amd64$$' ./gen
 
-test-arm64: ## run the tests of the raw driver package and of package safe under qemu, with and without cgo
-	$(say) 'raw packages and package safe on arm64 with and without cgo, under qemu'
-	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/internal/rt ./cuda/generated/driver ./cuda/safe ./cuda/safe/blas ./cuda/safe/random
+test-arm64: ## run the tests of the raw driver package and of libraries with cgo, of package safe without, under qemu
+	$(say) 'raw calls and libraries on arm64 with cgo, package safe without, under qemu'
+	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/internal/rt ./cuda/generated/driver ./cuda/safe/blas ./cuda/safe/random
 	$(ARM64) CGO_ENABLED=0 $(GO) test $(SOME) -timeout 15m -tags cudabind_nocgo -exec '$(QEMU)' ./cuda/internal/... ./cuda/generated/driver ./cuda/safe
 	$(GO) test -run '^TestProofWays$$/^linux_arm64/^(driver|runtime|curand)$$' ./gen
 
@@ -145,7 +141,7 @@ portable:
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=darwin $(GO) build ./...
 	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
-	CGO_ENABLED=0 GOOS=windows GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=windows GOARCH=arm64 $(GO) build ./cuda/...
 	CGO_ENABLED=0 GOOS=windows $(GO) vet ./cuda/... ./tools/simdriver/...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet -tags cudabind_nocgo ./cuda/...
