@@ -3,8 +3,8 @@ export CUDABIND_HEADERS ?= $(CURDIR)/headers/include
 
 GO ?= go
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# Tests that build programs, start many processes or read the process's map take minutes under an emulator: amd64 runs
-# them in each way of calling.
+# Tests that build programs, load many libraries, start many processes, read the process's map or let each call fail take
+# minutes under an emulator: amd64 runs them with and without cgo.
 SOME = -short -skip '^(TestBuild.*|TestBadLibraryByName|TestSimFaultSweep|TestFact.*|TestGreenOperations)$$'
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.4

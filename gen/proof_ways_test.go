@@ -34,7 +34,7 @@ var ways = []way{
 // every function is called there with a pattern in each argument.
 func TestProofWays(t *testing.T) {
 	if testing.Short() {
-		t.Skip("make test-nocgo, test-windows and test-arm run it")
+		t.Skip("make test-nocgo, test-windows and test-arm64 run it")
 	}
 	releases := headers.Releases()
 	for _, w := range ways {

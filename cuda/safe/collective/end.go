@@ -114,8 +114,8 @@ func (c *core) idle() bool {
 	return true
 }
 
-// handle returns what NCCL has made, or 0 if it makes nothing any more. The call that makes it, or another one, may
-// still be in NCCL; a split ends with the communicator that it splits, so handle waits until that is over.
+// handle returns what NCCL has made, or 0 if it makes nothing any more. A call of the communicator may still be in NCCL.
+// While NCCL splits, handle waits: a split ends with the communicator that is split.
 func (c *core) handle() nccl.NcclComm_t {
 	for {
 		over := c.idle()
