@@ -259,10 +259,15 @@ type CaptureInfo struct {
 }
 
 // CaptureStatus returns whether the stream is capturing, and whether the capture is
-// invalidated. Source: cuStreamIsCapturing.
+// invalidated. In the function of [Stream.EnqueueRaw] it costs no call of CUDA. Source: cuStreamIsCapturing.
 func (s *Stream) CaptureStatus() (driver.CUstreamCaptureStatus, error) {
 	const op = "Stream.CaptureStatus"
 	var status driver.CUstreamCaptureStatus
+	if s != nil && s.core != nil {
+		if known := s.core.status.Load(); known > 0 {
+			return driver.CUstreamCaptureStatus(known - 1), nil
+		}
+	}
 	c, err := s.acquire(op)
 	if err != nil {
 		return 0, err

@@ -466,7 +466,7 @@ func (c *contextCore) withCurrentMode(mode rt.Mode, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var scope rt.Scope
-	if code := rt.Enter(&scope, c.raw, c.id, mode); code != 0 {
+	if code := rt.Enter(&scope, c.raw, c.id, mode, 0); code != 0 {
 		return code
 	}
 	defer rt.Leave(&scope)
@@ -474,20 +474,32 @@ func (c *contextCore) withCurrentMode(mode rt.Mode, f func() error) error {
 }
 
 // callForeign calls f, which calls other libraries, with c current. In f, calls of this
-// package return ErrInCallback: they could wait for locks that the caller holds.
-func (c *contextCore) callForeign(op string, f func() error) error {
-	var from error
-	err := c.withCurrentMode(rt.Foreign, func() error {
-		from = f()
-		return nil
-	})
-	if err != nil || from == nil {
-		return wrap(op, err)
+// package return ErrInCallback: they could wait for locks that the caller holds. s is the
+// stream of f, which is locked, or nil.
+func (c *contextCore) callForeign(op string, s *streamCore, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var raw driver.CUstream
+	if s != nil {
+		raw = s.raw
 	}
-	if code, ok := from.(driver.CUresult); ok {
+	var scope rt.Scope
+	if code := rt.Enter(&scope, c.raw, c.id, rt.Foreign, raw); code != 0 {
 		return failed(op, code)
 	}
-	return &Error{Op: op, Err: from}
+	defer rt.Leave(&scope)
+	if raw != 0 && scope.Code == 0 {
+		s.status.Store(1 + uint32(scope.Status))
+		defer s.status.Store(0)
+	}
+	err := f()
+	if err == nil {
+		return nil
+	}
+	if code, ok := err.(driver.CUresult); ok {
+		return failed(op, code)
+	}
+	return &Error{Op: op, Err: err}
 }
 
 // lock locks mu. Where rt.InCallback it does not wait: the holder of mu may be waiting

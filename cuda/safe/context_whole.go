@@ -76,7 +76,7 @@ func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
 		return wrap(op, err)
 	}
 	defer slot.Leave()
-	return hostWaits.With(0, func() error { return contexts[0].callForeign(op, f) })
+	return hostWaits.With(0, func() error { return contexts[0].callForeign(op, nil, f) })
 }
 
 // enterWhole admits a call that would invalidate the captures of all streams of the

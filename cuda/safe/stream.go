@@ -51,6 +51,8 @@ type streamCore struct {
 	scopes atomic.Int32 // open scopes
 	lent   atomic.Int32 // calls of EnqueueRaw that need the handle, also once it is closed
 
+	status atomic.Uint32 // in the function of EnqueueRaw: 1 + the stream's CUstreamCaptureStatus; else 0
+
 	branches branches // for Fork
 }
 

@@ -133,14 +133,14 @@ func (a *admission) callRaw(on []RawWork, first *streamCore, f func() error) err
 	lend(on, 1)
 	defer lend(on, -1)
 	if a.flags&waits != 0 {
-		return first.ctx.callForeign(a.op, f)
+		return first.ctx.callForeign(a.op, first, f)
 	}
 	slot := executables.Slot(first.number) // a library may launch graphs
 	if err := slot.Enter(&executables); err != nil {
 		return wrap(a.op, err)
 	}
 	defer slot.Leave()
-	return first.ctx.callForeign(a.op, f)
+	return first.ctx.callForeign(a.op, first, f)
 }
 
 // lend makes the handles valid for f, also if the streams and the memory are closed now.

@@ -138,6 +138,51 @@ func TestEnqueueRawCaptured(t *testing.T) {
 	}
 }
 
+// TestEnqueueRawStatus: the function knows whether its work is captured, also in a capture that other code has begun.
+func TestEnqueueRawStatus(t *testing.T) {
+	x := open(t, 0)
+	none, active := driver.CU_STREAM_CAPTURE_STATUS_NONE, driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+	for name, s := range rawStreams(t, x) {
+		t.Run(name, func(t *testing.T) {
+			watch(t)
+			is := func(want driver.CUstreamCaptureStatus) {
+				t.Helper()
+				asked := false
+				require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error {
+					status, err := s.CaptureStatus()
+					assert.NoError(t, err)
+					assert.Equal(t, want, status)
+					asked = true
+					return nil
+				}))
+				assert.True(t, asked)
+				status, err := s.CaptureStatus()
+				require.NoError(t, err)
+				assert.Equal(t, want, status, "after the function")
+			}
+			is(none)
+			if name == "legacy" {
+				return // cannot be captured
+			}
+			c, err := s.BeginCapture()
+			require.NoError(t, err)
+			is(active)
+			g, err := c.End()
+			require.NoError(t, err)
+			require.NoError(t, g.Close())
+			is(none)
+			require.NoError(t, x.WithCurrent(func() error {
+				return driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+			}))
+			is(active)
+			var raw driver.CUgraph
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &raw) }))
+			require.NoError(t, driver.CuGraphDestroy(raw))
+			is(none)
+		})
+	}
+}
+
 // TestEnqueueRawRefused: f is not called, and the stream remains usable.
 func TestEnqueueRawRefused(t *testing.T) {
 	x, y := open(t, 0), second(t)

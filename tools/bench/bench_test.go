@@ -154,7 +154,7 @@ func withLibraries(t *testing.T, names ...string) string {
 func TestStepWithTransforms(t *testing.T) {
 	stdout, stderr, code := runBench(t, "-lib", withLibraries(t, "cufft"), "-short", "-group", "^step$", "-markdown")
 	require.Zero(t, code, stderr)
-	assert.Contains(t, stdout, "\n| step | µs | least | most | /C | targets |\n|---|---|---|---|---|---|\n")
+	assert.Contains(t, stdout, "\n| step | µs | p10 | p90 | /C | targets |\n|---|---|---|---|---|---|\n")
 	for _, way := range []string{"C", "raw", "safe"} {
 		assert.Contains(t, stdout, "\n| 32x32 on a stream, "+way+" | ")
 		assert.Contains(t, stdout, "\n| 32x32 on the legacy stream, "+way+" | ")

@@ -22,7 +22,7 @@ import (
 // in turns. Without cuFFT the transforms are left out.
 var steps = group{
 	name:    "step",
-	columns: []string{"µs", "least", "most", "/C"},
+	columns: []string{"µs", "p10", "p90", "/C"},
 	plot:    []string{"/C"},
 	run:     simulate,
 }
@@ -102,21 +102,20 @@ func (s *simulation) measure(e effort, on string, most float64) ([]*line, error)
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for i, w := range ways {
-		lines[i].spread(w)
-		lines[i].ratio("/C", "µs", lines[0])
+		lines[i].spread(w, ways[0])
 	}
 	lines[2].atMost("/C", most)
 	return lines, nil
 }
 
-// inTurns has all ways do 5 rounds of a tenth of a second or so.
+// inTurns has the ways do 60 short rounds in turns. On a machine whose speed drifts, the rounds of one turn compare.
 func inTurns(ways []*way, e effort) error {
 	for _, w := range ways {
-		if err := w.calibrate(10 * e.meter.round); err != nil {
+		if err := w.calibrate(e.meter.round); err != nil {
 			return err
 		}
 	}
-	for range e.of(5, 2) {
+	for range e.of(60, 2) {
 		for _, w := range ways {
 			t, err := w.time(w.n)
 			if err != nil {
@@ -128,9 +127,21 @@ func inTurns(ways []*way, e effort) error {
 	return nil
 }
 
-// spread has the median of the rounds, and the extremes.
-func (l *line) spread(w *way) {
-	l.Values["µs"], l.Values["least"], l.Values["most"] = median(w.means)/1e3, slices.Min(w.means)/1e3, slices.Max(w.means)/1e3
+// spread has the median of the rounds, the times that a tenth of them is below and above, and the ratio to C.
+func (l *line) spread(w, c *way) {
+	sorted := slices.Sorted(slices.Values(w.means))
+	tenth := len(sorted) / 10
+	l.Values["µs"], l.Values["p10"], l.Values["p90"] = median(w.means)/1e3, sorted[tenth]/1e3, sorted[len(sorted)-1-tenth]/1e3
+	l.Values["/C"] = over(w, c)
+}
+
+// over is the median of the ratios that the rounds of w have to those of another way in the same turns.
+func over(w, other *way) float64 {
+	ratios := make([]float64, len(w.means))
+	for i := range ratios {
+		ratios[i] = w.means[i] / other.means[i]
+	}
+	return median(ratios)
 }
 
 func (s *simulation) open() (err error) {
@@ -357,8 +368,7 @@ func launchParts(g *gpu, e effort) ([]*line, error) {
 			return nil, err
 		}
 		for i, w := range ways {
-			lines[first+i].spread(w)
-			lines[first+i].ratio("/C", "µs", lines[first])
+			lines[first+i].spread(w, ways[0])
 		}
 	}
 	return lines, nil

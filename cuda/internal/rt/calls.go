@@ -110,7 +110,7 @@ func (h Home) EndCapture(stream driver.CUstream, graph *driver.CUgraph) driver.C
 	var s Scope
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	switch Enter(&s, h.Context, h.ID, Relaxed) {
+	switch Enter(&s, h.Context, h.ID, Relaxed, 0) {
 	case 0:
 		defer Leave(&s)
 	case CodeReset:

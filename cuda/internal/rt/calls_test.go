@@ -247,7 +247,7 @@ func TestCalls(t *testing.T) {
 		})
 		t.Run("in a callback", func(t *testing.T) {
 			var s Scope
-			require.Zero(t, Enter(&s, context, 0, Foreign))
+			require.Zero(t, Enter(&s, context, 0, Foreign, 0))
 			calls()
 			assert.Equal(t, CodeCallback, copying(DeviceToDevice, stream, 8, 1, nil)())
 			assert.Empty(t, calls())

@@ -14,7 +14,7 @@ func (i *Instantiation) Do() driver.CUresult {
 	var s Scope
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if r := Enter(&s, i.CallContext, i.ID, Relaxed); r != 0 {
+	if r := Enter(&s, i.CallContext, i.ID, Relaxed, 0); r != 0 {
 		return r
 	}
 	defer Leave(&s)

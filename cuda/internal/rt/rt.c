@@ -71,14 +71,21 @@ CUresult rt_begin_home(struct rt_scope *s, uintptr_t context, uintptr_t home, un
 	return r ? r : rt_begin(s, context, relaxed);
 }
 
-CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, unsigned char *scope)
+CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, uintptr_t stream, unsigned char *scope)
 {
+	struct rt_scope *s = (struct rt_scope *)scope;
 	CUresult r = check_home(context, id);
 
 	if (!r)
-		r = rt_begin((struct rt_scope *)scope, context, mode != RT_OWN_MODE);
-	if (!r && mode == RT_FOREIGN)
+		r = rt_begin(s, context, mode != RT_OWN_MODE);
+	if (!r && mode == RT_FOREIGN) {
+		CUstreamCaptureStatus status = 0;
+
+		if (stream)
+			s->code = rt_cu.cuStreamIsCapturing((CUstream)stream, &status);
+		s->status = status;
 		rt_called_back = 1;
+	}
 	return r;
 }
 

@@ -39,6 +39,9 @@ const (
 type Scope struct {
 	before    uintptr
 	mode, set uint32
+	// Of the stream, if the mode is Foreign: whether it is capturing, and what cuStreamIsCapturing has returned.
+	Status driver.CUstreamCaptureStatus
+	Code   driver.CUresult
 }
 
 // Arg is an argument of a kernel. It has four words, which Go keeps in registers.
@@ -191,7 +194,7 @@ func (a *Alarm) Seen() uint32 { return a.word.Load() }
 
 // The C structs have the same layouts.
 var (
-	_ = [1]struct{}{}[unsafe.Sizeof(Scope{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Scope{})-24]
 	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(KernelNode{})-80]

@@ -20,14 +20,15 @@ struct rt_scope {
 	uintptr_t before;
 	unsigned mode;
 	unsigned set;
+	unsigned status, code; /* of the stream: see Go's Scope */
 };
-_Static_assert(sizeof(struct rt_scope) == 16, "Scope");
+_Static_assert(sizeof(struct rt_scope) == 24, "Scope");
 
 uintptr_t rt_library(const char *file);
 unsigned rt_find(unsigned function, uintptr_t library, const char *name);
 /* Modes of rt_enter: see Go's Mode. */
 enum { RT_OWN_MODE, RT_RELAXED, RT_FOREIGN };
-CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, unsigned char *scope);
+CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, uintptr_t stream, unsigned char *scope);
 void rt_leave(unsigned char *scope);
 
 /* A call with what comes before and after it, with the layout of Go's call, which describes it. */

@@ -116,7 +116,7 @@ func TestCallbackInside(t *testing.T) {
 					c.outer(outer)
 				} else {
 					var s Scope
-					require.Zero(t, Enter(&s, 7, 0, Foreign))
+					require.Zero(t, Enter(&s, 7, 0, Foreign, 0))
 					OnHostFunc(outer)
 					Leave(&s)
 				}

@@ -150,7 +150,7 @@ var errMoved = errors.New("the stream is in another capture")
 
 // run is called while the stream's captures neither begin nor end.
 func (c *Call) run(raw driver.CUstream) error {
-	capture, err := captureOf(raw)
+	capture, err := c.captureOf(raw)
 	if err != nil {
 		return err
 	}

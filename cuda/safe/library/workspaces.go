@@ -279,9 +279,12 @@ func (w *workspace) capturing() bool {
 	return err == nil && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
 
-// captureOf returns the ID of the capture that a stream takes part in, or 0. It is for
+// captureOf returns the ID of the capture that the stream takes part in, or 0. It is for
 // functions that enqueue work, when no capture begins or ends.
-func captureOf(raw driver.CUstream) (uint64, error) {
+func (c *Call) captureOf(raw driver.CUstream) (uint64, error) {
+	if status, err := c.Stream.CaptureStatus(); err == nil && status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
+		return 0, nil
+	}
 	var status driver.CUstreamCaptureStatus
 	if err := driver.CuStreamIsCapturing(raw, &status); err != nil || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
 		return 0, err
