@@ -10,7 +10,9 @@ import (
 
 const unsupported = driver.CUDA_ERROR_NOT_SUPPORTED
 
-func Enter(*Scope, driver.CUcontext, uint64, Mode, driver.CUstream) driver.CUresult { return unsupported }
+func Enter(*Scope, driver.CUcontext, uint64, Mode, driver.CUstream) driver.CUresult {
+	return unsupported
+}
 
 func Leave(*Scope) {}
 
