@@ -48,12 +48,15 @@ int cuThreadExchangeStreamCaptureMode(unsigned *mode) { unsigned m = *mode; *mod
 int cuStreamIsCapturing(ARGUMENTS) { *(unsigned *)b = a == 1 || a == 6; return NOTE("capturing", 0, 1); }
 int cuStreamQuery(ARGUMENTS) { NOTE("query", 0, 1); return a == 9 ? 600 : a == 13 ? 13 : 0; }
 int cuEventQuery(ARGUMENTS) { NOTE("eventquery", 0, 1); return a == 9 ? 600 : a == 13 ? 13 : 0; }
+int cuLaunchKernel(long a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned f, unsigned g, unsigned h, long i) {
+	return NOTE("LaunchKernel", 0, 9); /* unlike those in registers, arguments on the stack have no defined upper half */
+}
 int cuMemcpyDtoDAsync_v2(ARGUMENTS) { NOTE("dtod", 0, 4); return c == 13 ? 14 : 0; }
 `
 	text = strings.Replace(text, "ARGUMENTS_OF(m)", `note("mode", 0, 1, m, 0, 0, 0, 0, 0, 0, 0, 0);`, 1)
 	for name, n := range map[string]int{
 		"CtxSetCurrent": 1, "StreamSynchronize": 1, "StreamWaitEvent": 3, "StreamBeginCapture_v2": 2, "StreamEndCapture": 1,
-		"EventRecord": 2, "EventRecordWithFlags": 3, "LaunchKernel": 9, "LaunchKernelEx": 2, "LaunchHostFunc": 3,
+		"EventRecord": 2, "EventRecordWithFlags": 3, "LaunchKernelEx": 2, "LaunchHostFunc": 3,
 		"StreamAddCallback": 4, "MemcpyHtoDAsync_v2": 4, "MemcpyDtoHAsync_v2": 4, "MemcpyAsync": 4, "MemcpyPeerAsync": 6,
 		"MemsetD8Async": 4, "MemsetD16Async": 4, "MemsetD32Async": 4, "MemsetD2D8Async": 6, "MemsetD2D16Async": 6, "MemsetD2D32Async": 6,
 		"Memcpy3DAsync_v2": 2, "Memcpy3DPeerAsync": 2, "MemFreeAsync": 2, "GraphDestroy": 1, "GraphGetNodes": 1,
