@@ -259,7 +259,8 @@ type CaptureInfo struct {
 }
 
 // CaptureStatus returns whether the stream is capturing, and whether the capture is
-// invalidated. In the function of [Stream.EnqueueRaw] it costs no call of CUDA. Source: cuStreamIsCapturing.
+// invalidated. A function of [Stream.EnqueueRaw] may call it for its stream: it then returns what
+// was so when the function began, without a call of CUDA. Source: cuStreamIsCapturing.
 func (s *Stream) CaptureStatus() (driver.CUstreamCaptureStatus, error) {
 	const op = "Stream.CaptureStatus"
 	var status driver.CUstreamCaptureStatus

@@ -33,12 +33,13 @@ type RawWork struct {
 //
 // If the stream is capturing, the work of f becomes part of the graph, and the graph and
 // its executables retain the objects in uses. Keep everything else that the work needs,
-// such as a workspace of the library, as long as the graph.
+// such as a workspace of the library, as long as the graph. In f, [Stream.CaptureStatus]
+// of s tells whether the work is captured.
 //
 // Until f returns, other calls on the stream wait, and its captures neither begin nor end.
 // f must not
 //
-//   - call functions of this package that need CUDA: they return [ErrInCallback];
+//   - call other functions of this package that need CUDA: they return [ErrInCallback];
 //   - wait for such calls on other goroutines;
 //   - begin or end a capture of the stream, or destroy it;
 //   - use the legacy default stream, unless s is one, or wait for the whole context: use
@@ -54,7 +55,7 @@ type RawWork struct {
 // access to memory in uses, and [ErrInvalidArgument] if uses contains a value; f is not
 // called then.
 //
-// Source: cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode.
+// Source: cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing.
 func (s *Stream) EnqueueRaw(f func(raw driver.CUstream) error, uses ...Arg) error {
 	const op = "Stream.EnqueueRaw"
 	if f == nil {
@@ -66,7 +67,8 @@ func (s *Stream) EnqueueRaw(f func(raw driver.CUstream) error, uses ...Arg) erro
 // EnqueueRaw is [Stream.EnqueueRaw] for calls that enqueue work on several streams, such
 // as a group of NCCL: CUDA requires one thread for the whole group. The streams may belong
 // to several devices. The context of the first one is current when f begins, and f may make
-// others current. f gets the handles by [Stream.Raw].
+// others current. f gets the handles by [Stream.Raw], and may ask the
+// first stream for its [Stream.CaptureStatus].
 //
 // It returns [ErrInvalidArgument] if there is no stream, and [ErrCapturing] if the streams
 // take part in different captures.
