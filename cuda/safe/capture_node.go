@@ -259,12 +259,12 @@ type CaptureInfo struct {
 }
 
 // CaptureStatus returns whether the stream is capturing, and whether the capture is
-// invalidated. A function of [Stream.EnqueueRaw] may call it for its stream: it then returns what
-// was so when the function began, without a call of CUDA. Source: cuStreamIsCapturing.
+// invalidated. A function of [Stream.EnqueueRaw] may call it for its stream: until the function ends it
+// returns, on all goroutines, what was so when it began, without a call of CUDA. Source: cuStreamIsCapturing.
 func (s *Stream) CaptureStatus() (driver.CUstreamCaptureStatus, error) {
 	const op = "Stream.CaptureStatus"
 	var status driver.CUstreamCaptureStatus
-	if s != nil && s.core != nil {
+	if s != nil && s.core != nil && !s.core.Closed() {
 		if known := s.core.status.Load(); known > 0 {
 			return driver.CUstreamCaptureStatus(known - 1), nil
 		}

@@ -24,7 +24,7 @@ var (
 	ErrWrongThread = errors.New("the capture must end on the thread that began it")
 	// ErrInCallback: a host function or a callback called CUDA, which could deadlock. So
 	// could a function that [Stream.EnqueueRaw] or [Context.WithoutCaptures] calls: it may
-	// call CUDA by other packages only.
+	// call CUDA by other packages only, but for [Stream.CaptureStatus].
 	ErrInCallback = errors.New("not allowed in a host function, a callback or a function that makes raw calls")
 	// ErrForeignNode: a node, a condition or an edge belongs to another graph.
 	ErrForeignNode = errors.New("not part of this graph")

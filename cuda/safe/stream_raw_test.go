@@ -183,6 +183,22 @@ func TestEnqueueRawStatus(t *testing.T) {
 	}
 }
 
+// TestEnqueueRawStatusClosed: a stream that is closed tells no status, although its function still runs.
+func TestEnqueueRawStatusClosed(t *testing.T) {
+	s, err := safe.NewStream(open(t, 0))
+	require.NoError(t, err)
+	closed := make(chan error)
+	require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error {
+		go func() { closed <- s.Close() }()
+		assert.Eventually(t, func() bool {
+			_, err := s.CaptureStatus()
+			return errors.Is(err, safe.ErrClosed)
+		}, 10*time.Second, time.Millisecond)
+		return nil
+	}))
+	require.NoError(t, <-closed)
+}
+
 // TestEnqueueRawRefused: f is not called, and the stream remains usable.
 func TestEnqueueRawRefused(t *testing.T) {
 	x, y := open(t, 0), second(t)

@@ -282,15 +282,15 @@ func (w *workspace) capturing() bool {
 // captureOf returns the ID of the capture that the stream takes part in, or 0. It is for
 // functions that enqueue work, when no capture begins or ends.
 func (c *Call) captureOf(raw driver.CUstream) (uint64, error) {
-	if status, err := c.Stream.CaptureStatus(); err == nil && status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
-		return 0, nil
+	status, err := c.Stream.CaptureStatus()
+	if err != nil { // the stream is being closed, or CUDA has returned an error
+		err = driver.CuStreamIsCapturing(raw, &status)
 	}
-	var status driver.CUstreamCaptureStatus
-	if err := driver.CuStreamIsCapturing(raw, &status); err != nil || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
+	if err != nil || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
 		return 0, err
 	}
 	var id uint64
-	err := driver.CuStreamGetCaptureInfo_v2(raw, &status, &id, nil, nil, nil)
+	err = driver.CuStreamGetCaptureInfo_v2(raw, &status, &id, nil, nil, nil)
 	if errors.Is(err, driver.CUDA_ERROR_LOSSY_QUERY) {
 		err = driver.CuStreamGetCaptureInfo_v3(raw, &status, &id, nil, nil, nil, nil)
 	}
