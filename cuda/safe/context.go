@@ -488,8 +488,8 @@ func (c *contextCore) callForeign(op string, s *streamCore, f func() error) erro
 		return failed(op, code)
 	}
 	defer rt.Leave(&scope)
-	if raw != 0 && scope.Code == 0 {
-		s.status.Store(1 + uint32(scope.Status))
+	if scope.Status != 0 {
+		s.status.Store(scope.Status)
 		defer s.status.Store(0)
 	}
 	err := f()

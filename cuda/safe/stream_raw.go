@@ -67,8 +67,8 @@ func (s *Stream) EnqueueRaw(f func(raw driver.CUstream) error, uses ...Arg) erro
 // EnqueueRaw is [Stream.EnqueueRaw] for calls that enqueue work on several streams, such
 // as a group of NCCL: CUDA requires one thread for the whole group. The streams may belong
 // to several devices. The context of the first one is current when f begins, and f may make
-// others current. f gets the handles by [Stream.Raw], and may ask the
-// first stream for its [Stream.CaptureStatus].
+// others current. f gets the handles by [Stream.Raw], and may ask the first stream for its
+// [Stream.CaptureStatus].
 //
 // It returns [ErrInvalidArgument] if there is no stream, and [ErrCapturing] if the streams
 // take part in different captures.

@@ -142,21 +142,17 @@ func (e effort) calls(g *gpu, name string, c op, raw, safe func() error) ([]*lin
 				ways[i].in = alone
 			}
 		}
-		if err := inTurns(ways, e); err != nil {
+		if err := e.inTurns(ways); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		for i, w := range ways {
 			l := lines[i]
 			l.Values[column] = median(w.means) / 1e3
 			if column == "µs" {
-				l.Values["/C"] = over(w, ways[0])
-				continue
+				l.Values["/C"] = paired(w, ways[0], ratio)
+			} else {
+				l.Values["host +µs"] = paired(w, ways[0], difference) / 1e3
 			}
-			more := make([]float64, len(w.means))
-			for j := range more {
-				more[j] = w.means[j] - ways[0].means[j]
-			}
-			l.Values["host +µs"] = median(more) / 1e3
 		}
 	}
 	lines[2].atMost("/C", 1.05)

@@ -73,19 +73,10 @@ func (m *meter) fill(result *result, r *row) error {
 			continue
 		}
 		w.row = r
-		if err := w.calibrate(m.round); err != nil {
-			return err
-		}
 		ways = append(ways, w)
 	}
-	for range m.rounds {
-		for _, w := range ways {
-			t, err := w.time(w.n)
-			if err != nil {
-				return err
-			}
-			w.means = append(w.means, float64(t)/float64(w.n))
-		}
+	if err := m.inTurns(ways, m.rounds); err != nil {
+		return err
 	}
 	result.C = c.figures()
 	for _, w := range []struct {
@@ -103,6 +94,40 @@ func (m *meter) fill(result *result, r *row) error {
 	}
 	return nil
 }
+
+// inTurns has the ways do rounds in turns. On a machine whose speed drifts, the rounds of one turn compare: see paired.
+func (m *meter) inTurns(ways []*way, rounds int) error {
+	for _, w := range ways {
+		if err := w.calibrate(m.round); err != nil {
+			return err
+		}
+	}
+	for range rounds {
+		for _, w := range ways {
+			t, err := w.time(w.n)
+			if err != nil {
+				return err
+			}
+			w.means = append(w.means, float64(t)/float64(w.n))
+		}
+	}
+	return nil
+}
+
+// inTurns has the ways do many short rounds in turns.
+func (e effort) inTurns(ways []*way) error { return e.meter.inTurns(ways, e.of(60, 2)) }
+
+// paired is the median of what f makes of the rounds of w and those of another way in the same turns.
+func paired(w, other *way, f func(w, other float64) float64) float64 {
+	values := make([]float64, len(w.means))
+	for i := range values {
+		values[i] = f(w.means[i], other.means[i])
+	}
+	return median(values)
+}
+
+func ratio(a, b float64) float64      { return a / b }
+func difference(a, b float64) float64 { return a - b }
 
 func alone(f func() error) error { return f() }
 

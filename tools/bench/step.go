@@ -98,7 +98,7 @@ func (s *simulation) measure(e effort, on string, most float64) ([]*line, error)
 	if s.g.missing != nil {
 		return nil, s.g.missing
 	}
-	if err := inTurns(ways, e); err != nil {
+	if err := e.inTurns(ways); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for i, w := range ways {
@@ -108,40 +108,12 @@ func (s *simulation) measure(e effort, on string, most float64) ([]*line, error)
 	return lines, nil
 }
 
-// inTurns has the ways do 60 short rounds in turns. On a machine whose speed drifts, the rounds of one turn compare.
-func inTurns(ways []*way, e effort) error {
-	for _, w := range ways {
-		if err := w.calibrate(e.meter.round); err != nil {
-			return err
-		}
-	}
-	for range e.of(60, 2) {
-		for _, w := range ways {
-			t, err := w.time(w.n)
-			if err != nil {
-				return err
-			}
-			w.means = append(w.means, float64(t)/float64(w.n))
-		}
-	}
-	return nil
-}
-
 // spread has the median of the rounds, the times that a tenth of them is below and above, and the ratio to C.
 func (l *line) spread(w, c *way) {
 	sorted := slices.Sorted(slices.Values(w.means))
 	tenth := len(sorted) / 10
 	l.Values["µs"], l.Values["p10"], l.Values["p90"] = median(w.means)/1e3, sorted[tenth]/1e3, sorted[len(sorted)-1-tenth]/1e3
-	l.Values["/C"] = over(w, c)
-}
-
-// over is the median of the ratios that the rounds of w have to those of another way in the same turns.
-func over(w, other *way) float64 {
-	ratios := make([]float64, len(w.means))
-	for i := range ratios {
-		ratios[i] = w.means[i] / other.means[i]
-	}
-	return median(ratios)
+	l.Values["/C"] = paired(w, c, ratio)
 }
 
 func (s *simulation) open() (err error) {
@@ -364,7 +336,7 @@ func launchParts(g *gpu, e effort) ([]*line, error) {
 		if g.missing != nil {
 			return nil, g.missing
 		}
-		if err := inTurns(ways, e); err != nil {
+		if err := e.inTurns(ways); err != nil {
 			return nil, err
 		}
 		for i, w := range ways {

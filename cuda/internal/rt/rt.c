@@ -74,19 +74,18 @@ CUresult rt_begin_home(struct rt_scope *s, uintptr_t context, uintptr_t home, un
 CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, uintptr_t stream, unsigned char *scope)
 {
 	struct rt_scope *s = (struct rt_scope *)scope;
+	CUstreamCaptureStatus status = 0;
 	CUresult r = check_home(context, id);
 
 	if (!r)
 		r = rt_begin(s, context, mode != RT_OWN_MODE);
-	if (!r && mode == RT_FOREIGN) {
-		CUstreamCaptureStatus status = 0;
-
-		if (stream)
-			s->code = rt_cu.cuStreamIsCapturing((CUstream)stream, &status);
-		s->status = status;
+	if (r)
+		return r;
+	if (stream && !rt_cu.cuStreamIsCapturing((CUstream)stream, &status))
+		s->status = 1 + status;
+	if (mode == RT_FOREIGN)
 		rt_called_back = 1;
-	}
-	return r;
+	return 0;
 }
 
 void rt_leave(unsigned char *scope)

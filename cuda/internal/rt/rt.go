@@ -39,9 +39,7 @@ const (
 type Scope struct {
 	before    uintptr
 	mode, set uint32
-	// Of the stream, if the mode is Foreign: whether it is capturing, and what cuStreamIsCapturing has returned.
-	Status driver.CUstreamCaptureStatus
-	Code   driver.CUresult
+	Status    uint32 // 1 + the stream's driver.CUstreamCaptureStatus, 0 if there is none
 }
 
 // Arg is an argument of a kernel. It has four words, which Go keeps in registers.

@@ -20,7 +20,7 @@ struct rt_scope {
 	uintptr_t before;
 	unsigned mode;
 	unsigned set;
-	unsigned status, code; /* of the stream: see Go's Scope */
+	unsigned status; /* of the stream: see Go's Scope */
 };
 _Static_assert(sizeof(struct rt_scope) == 24, "Scope");
 

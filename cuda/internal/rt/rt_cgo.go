@@ -68,8 +68,8 @@ func (c *call) do() driver.CUresult {
 }
 
 // Enter makes a context current on this thread, to which the goroutine must be locked,
-// until [Leave]. It returns CodeReset if id is not 0 and the context has another id. With the
-// mode Foreign it asks whether the stream is capturing, unless that is 0: to ask later takes a further call of C.
+// until [Leave]. It returns CodeReset if id is not 0 and the context has another id. It asks
+// whether the stream is capturing, unless that is 0: to ask later takes a further call of C.
 func Enter(s *Scope, context driver.CUcontext, id uint64, mode Mode, stream driver.CUstream) driver.CUresult {
 	code := driver.CUresult(C.rt_enter(C.uintptr_t(context), C.ulonglong(id), C.uint(mode), C.uintptr_t(stream), (*C.uchar)(unsafe.Pointer(s))))
 	if code == 0 && mode == Foreign {

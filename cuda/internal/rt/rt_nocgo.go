@@ -63,22 +63,22 @@ func (s *Scope) end() {
 }
 
 // Enter makes a context current on this thread, to which the goroutine must be locked,
-// until [Leave]. It returns CodeReset if id is not 0 and the context has another id. With the
-// mode Foreign it asks whether the stream is capturing, unless that is 0.
+// until [Leave]. It returns CodeReset if id is not 0 and the context has another id. It asks
+// whether the stream is capturing, unless that is 0.
 func Enter(s *Scope, context driver.CUcontext, id uint64, mode Mode, stream driver.CUstream) driver.CUresult {
 	var l list
 	l.at(Home{Context: context, ID: id})
 	l.in(context, mode != OwnMode)
 	var ask *step
-	if mode == Foreign && stream != 0 {
+	if stream != 0 {
 		ask = l.askCapturing(stream)
 		ask.flags = anyResult
 	}
 	if r := s.begin(&l); r != 0 {
 		return r
 	}
-	if ask != nil {
-		s.Status, s.Code = driver.CUstreamCaptureStatus(l.status), driver.CUresult(ask.result)
+	if ask != nil && ask.result == 0 {
+		s.Status = 1 + uint32(l.status)
 	}
 	if mode == Foreign {
 		s.set |= isForeign
