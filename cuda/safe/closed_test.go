@@ -20,9 +20,13 @@ import (
 func streamUses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32], h *safe.Pinned[int32], m *safe.Module, k *safe.Kernel) map[string]func() error {
 	values := make([]int32, 1)
 	return map[string]func() error{
-		"Context.WithCurrent":       func() error { return x.WithCurrent(func() error { return nil }) },
-		"Context.WithoutCaptures":   func() error { return x.WithoutCaptures(func() error { return nil }) },
-		"Stream.EnqueueRaw":         func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }) },
+		"Context.WithCurrent":     func() error { return x.WithCurrent(func() error { return nil }) },
+		"Context.WithoutCaptures": func() error { return x.WithoutCaptures(func() error { return nil }) },
+		"Stream.EnqueueRaw":       func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }) },
+		"EnqueueCalls": func() error {
+			_, err := safe.EnqueueCalls(safe.RawWork{Stream: s}, func(driver.CUstream) []safe.RawCall { return nil })
+			return err
+		},
 		"EnqueueRaw":                func() error { return safe.EnqueueRaw(func() error { return nil }, safe.RawWork{Stream: s}) },
 		"NewResource":               func() error { _, err := safe.NewResource(x, func() {}); return err },
 		"Context.Limit":             func() error { _, err := x.Limit(0); return err },

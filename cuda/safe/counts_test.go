@@ -60,6 +60,7 @@ func TestCounts(t *testing.T) {
 		{Name: "Pinned.CopyFromAsync", F: func() error { return h.CopyFromAsync(s, h2) }},
 		{Name: "Buffer.FillAsync", F: func() error { return b.FillAsync(s, 1) }},
 		{Name: "Stream.EnqueueRaw", F: func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }, b.Arg()) }},
+		{Name: "EnqueueCalls", F: func() error { return clearByCalls(b, s) }},
 		{Name: "GraphExec.Launch", F: func() error { return exec.Launch(s) }},
 		{Name: "Batch.Submit of 10 launches", F: func() error { return batch.Submit(s) }},
 		{Name: "Stream.Capture of a launch, then Graph.Close", F: func() error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -174,6 +175,17 @@ func byCaller(t *testing.T, x *safe.Context, s *safe.Stream) map[string]func(f f
 				return s.EnqueueRaw(nil)
 			}
 			return s.EnqueueRaw(func(driver.CUstream) error { return f() })
+		},
+		"EnqueueCalls": func(f func() error) error {
+			if f == nil {
+				return plain(safe.EnqueueCalls(safe.RawWork{Stream: s}, nil))
+			}
+			if !rt.CallsFunctions {
+				return f()
+			}
+			var err error
+			_, failed := safe.EnqueueCalls(safe.RawWork{Stream: s}, func(driver.CUstream) []safe.RawCall { err = f(); return nil })
+			return errors.Join(err, failed)
 		},
 		"EnqueueRaw":  func(f func() error) error { return safe.EnqueueRaw(f, safe.RawWork{Stream: s}) },
 		"Stream.Time": func(f func() error) error { return plain(s.Time(context.Background(), f)) },

@@ -220,6 +220,7 @@ var operations = []operation{
 	{"Stream.EnqueueRaw", func(w *world) error {
 		return w.s.EnqueueRaw(func(raw driver.CUstream) error { return clearRaw(w.a, raw) }, w.a.Arg())
 	}},
+	{"EnqueueCalls", func(w *world) error { return clearByCalls(w.a, w.s) }},
 	{"EnqueueRaw", func(w *world) error {
 		return safe.EnqueueRaw(func() error { return clearRaw(w.a, w.t.Raw()) }, safe.RawWork{Stream: w.s}, safe.RawWork{Stream: w.t, Uses: []safe.Arg{w.a.Arg()}})
 	}},

@@ -93,6 +93,7 @@ var workCalls = []streamCall{
 	working("EnqueueRaw", func(s *safe.Stream, b *safe.Buffer[uint32], _ *safe.Pinned[uint32]) error {
 		return s.EnqueueRaw(func(raw driver.CUstream) error { return clearRaw(b, raw) }, b.Arg())
 	}),
+	working("EnqueueCalls", func(s *safe.Stream, b *safe.Buffer[uint32], _ *safe.Pinned[uint32]) error { return clearByCalls(b, s) }),
 	{"EnqueueRaw on two streams", func(a *arena, s *safe.Stream) func() error {
 		b := buffer[uint32](a.t, a.x, 64)
 		return func() error {

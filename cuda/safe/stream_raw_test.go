@@ -25,6 +25,21 @@ func clearRaw[T any](b *safe.Buffer[T], raw driver.CUstream) error {
 	return driver.CuMemsetD8Async(b.Raw(), 0, b.Size(), raw)
 }
 
+// clearByCalls enqueues clearRaw, in a single call of C where that is possible.
+func clearByCalls[T any](b *safe.Buffer[T], s *safe.Stream) error {
+	address := uint64(b.Raw())
+	made, err := safe.EnqueueCalls(safe.RawWork{Stream: s, Uses: []safe.Arg{b.Arg()}}, func(raw driver.CUstream) []safe.RawCall {
+		return []safe.RawCall{{Address: clearing(), Args: [8]uint64{address, 0, b.Size(), uint64(raw)}}}
+	})
+	if made || err != nil {
+		return err
+	}
+	return s.EnqueueRaw(func(raw driver.CUstream) error { return clearRaw(b, raw) }, b.Arg())
+}
+
+// clearing is the address of cuMemsetD8Async, or 0.
+var clearing = safe.Symbol(driver.Library, "cuMemsetD8Async")
+
 // fillRaw launches the kernel fill as a library would.
 func fillRaw(k *safe.Kernel, b *safe.Buffer[float32], v float32, raw driver.CUstream) error {
 	n, address := uint32(b.Len()), b.Raw()

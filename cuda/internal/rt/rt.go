@@ -70,6 +70,24 @@ func (a *Arg) Kind() ArgKind { return ArgKind(a.Tag) }
 // Size returns the size of the argument in bytes.
 func (a *Arg) Size() uint32 { return uint32(a.Tag >> 32) }
 
+// Calls are N calls of functions of other libraries, which enqueue work on Stream. They are made in CallContext, in the
+// capture mode RELAXED.
+type Calls struct {
+	Home
+	Stream driver.CUstream
+	N      uint32
+}
+
+// Function is one of these calls. The function does not call Go.
+type Function struct {
+	Address uintptr   // see [Symbol]
+	Args    [8]uint64 // integers and pointers
+	Floats  [2]uint64 // the bits of floating-point numbers; those of a float32 in the lower half
+	Result  int32     // what the function has returned
+	Always  bool      // call it also if one before has returned another result than 0
+	Made    bool      // it was called
+}
+
 // Launch is a launch without its arguments.
 type Launch struct {
 	Context  driver.CUcontext
@@ -194,6 +212,8 @@ func (a *Alarm) Seen() uint32 { return a.word.Load() }
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Scope{})-24]
 	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
+	_ = [1]struct{}{}[unsafe.Sizeof(Calls{})-40]
+	_ = [1]struct{}{}[unsafe.Sizeof(Function{})-96]
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(KernelNode{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Instantiation{})-72]

@@ -49,6 +49,25 @@ _Static_assert(sizeof(struct rt_call) == 136, "call");
 
 CUresult rt_call(unsigned char *call);
 
+/* Calls of other libraries' functions, with the layouts of Go's Calls and Function, which describe them. */
+struct rt_calls {
+	uintptr_t context, home;
+	unsigned long long id; /* the expected id of home, 0 for any */
+	uintptr_t stream;
+	unsigned n;
+};
+_Static_assert(sizeof(struct rt_calls) == 40, "Calls");
+struct rt_function {
+	uintptr_t address;
+	unsigned long long args[8], floats[2];
+	int result;
+	_Bool always, made;
+};
+_Static_assert(sizeof(struct rt_function) == 96, "Function");
+
+uintptr_t rt_symbol(const char *file, const char *name);
+CUresult rt_call_functions(unsigned char *calls, unsigned char *functions);
+
 /* An argument of a kernel, with the layout of Go's Arg. */
 enum { RT_NEAR, RT_FAR };
 struct rt_arg {

@@ -15,6 +15,8 @@ package rt
 #cgo nocallback rt_leave
 #cgo noescape rt_call
 #cgo nocallback rt_call
+#cgo noescape rt_call_functions
+#cgo nocallback rt_call_functions
 #cgo noescape rt_launch
 #cgo nocallback rt_launch
 #cgo noescape rt_kernel_node
@@ -65,6 +67,22 @@ func finder(file string) (find func(f function, name string) bool, err error) {
 // do makes the call.
 func (c *call) do() driver.CUresult {
 	return driver.CUresult(C.rt_call((*C.uchar)(unsafe.Pointer(c))))
+}
+
+// CallsFunctions tells whether [Calls] can be made.
+const CallsFunctions = true
+
+// Symbol returns the address of a function of a library that is loaded from file, or 0.
+func Symbol(file, name string) uintptr {
+	f, n := C.CString(file), C.CString(name)
+	defer C.free(unsafe.Pointer(f))
+	defer C.free(unsafe.Pointer(n))
+	return uintptr(C.rt_symbol(f, n))
+}
+
+// Do makes the calls in their order, unless Stream is capturing: then it makes none and returns CodeCapturing.
+func (c *Calls) Do(functions *Function) driver.CUresult {
+	return driver.CUresult(C.rt_call_functions((*C.uchar)(unsafe.Pointer(c)), (*C.uchar)(unsafe.Pointer(functions))))
 }
 
 // Enter makes a context current on this thread, to which the goroutine must be locked,

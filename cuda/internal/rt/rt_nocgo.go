@@ -95,3 +95,12 @@ func Leave(s *Scope) {
 	s.set |= setContext // the code in between may have made another context current
 	s.end()
 }
+
+// CallsFunctions is false: other libraries' functions are called with cgo alone.
+const CallsFunctions = false
+
+// Symbol returns 0.
+func Symbol(string, string) uintptr { return 0 }
+
+// Do does nothing.
+func (*Calls) Do(*Function) driver.CUresult { return driver.CUDA_ERROR_NOT_SUPPORTED }

@@ -16,6 +16,12 @@ func Enter(*Scope, driver.CUcontext, uint64, Mode, driver.CUstream) driver.CUres
 
 func Leave(*Scope) {}
 
+const CallsFunctions = false
+
+func Symbol(string, string) uintptr { return 0 }
+
+func (*Calls) Do(*Function) driver.CUresult { return unsupported }
+
 func (*Launch) Do(*Arg) driver.CUresult { return unsupported }
 
 func Await(*Entry) driver.CUresult     { return driver.CUDA_ERROR_NOT_READY }

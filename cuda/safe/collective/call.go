@@ -201,10 +201,30 @@ func (b *batch) unlock() {
 
 // pass passes the operations to NCCL. The streams are admitted.
 func (b *batch) pass() error {
+	if err := b.lock(); err != nil {
+		return err
+	}
+	defer b.unlock()
+	if err := b.sameCapture(); err != nil {
+		return err
+	}
+	b.passed = true
+	return b.result(b.group())
+}
+
+// lock locks the communicators, unless one cannot be used or list has to list again.
+func (b *batch) lock() error {
 	for _, c := range b.cores {
 		c.mu.Lock()
 	}
-	defer b.unlock()
+	err := b.fresh()
+	if err != nil {
+		b.unlock()
+	}
+	return err
+}
+
+func (b *batch) fresh() error {
 	for _, c := range b.cores {
 		if err := c.session.usable(); err != nil {
 			return err
@@ -213,20 +233,20 @@ func (b *batch) pass() error {
 	if b.listed != b.version() {
 		return errStale
 	}
-	if err := b.sameCapture(); err != nil {
-		return err
-	}
-	b.passed = true
-	err := b.group()
-	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(b.calls) == 1 && !b.calls[0].grouped() {
-		return explained(err) // NCCL has refused it, and the communicator works as before
-	}
+	return nil
+}
+
+// result returns the error that NCCL's becomes, which the communicators have then, too, unless NCCL has refused the call.
+func (b *batch) result(err error) error {
 	if err == nil {
 		return nil
 	}
-	err = explained(err)
-	failAll(b.cores, err)
-	return err
+	explains := explained(err)
+	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(b.calls) == 1 && !b.calls[0].grouped() {
+		return explains // the communicator works as before
+	}
+	failAll(b.cores, explains)
+	return explains
 }
 
 // sameCapture refuses a group whose streams are in a capture only in part. They are in no more than one.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -22,14 +23,16 @@ type batch struct {
 	uses    []safe.Arg     // of on, with registrations
 	cores   []*core
 	enqueue func() error // pass
-	listed  uint64       // version of on
-	passed  bool         // NCCL was called
+	prepare func(driver.CUstream) []safe.RawCall
+	direct  []safe.RawCall // what prepare has returned
+	listed  uint64         // version of on
+	passed  bool           // NCCL was called
 }
 
 // batches keeps them, for reuse of their memory.
 var batches = sync.Pool{New: func() any {
 	b := &batch{calls: make([]call, 0, 1), on: make([]safe.RawWork, 0, 1), cores: make([]*core, 0, 1)}
-	b.enqueue = b.pass
+	b.enqueue, b.prepare = b.pass, b.prepared
 	return b
 }}
 

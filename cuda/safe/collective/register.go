@@ -363,7 +363,7 @@ func (b *batch) enqueueAll() error {
 	for b.passed = false; ; {
 		err := b.list()
 		if err == nil {
-			err = safe.EnqueueRaw(b.enqueue, b.on...)
+			err = b.enqueueListed()
 		}
 		if b.passed || b.listed == b.version() {
 			return err

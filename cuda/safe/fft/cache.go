@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/library"
 )
@@ -88,7 +89,7 @@ func runAndRelease[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buf
 
 // usable tells whether the stream and the buffers are open. If a call with them returns [safe.ErrClosed] nevertheless, its
 // plan is closed.
-func usable(s *safe.Stream, in, out array) bool {
+func usable(s *safe.Stream, in, out interface{ Raw() driver.CUdeviceptr }) bool {
 	return s.Context() != nil && in.Raw() != 0 && out.Raw() != 0
 }
 

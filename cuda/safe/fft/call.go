@@ -39,30 +39,28 @@ func (p *Plan[I, O]) Inverse(s *safe.Stream, in *safe.Buffer[O], out *safe.Buffe
 	return run(op, p.plan, s, in, out, &p.plan.out, &p.plan.in, cufft.CUFFT_INVERSE)
 }
 
-// array is a buffer of any type.
-type array interface {
-	Raw() driver.CUdeviceptr
-	Size() uint64
-}
-
 // call is one call of cuFFT. Calls are pooled, so that none allocates.
 type call struct {
 	library.Call
 	plan      *plan
 	handle    *handle
 	direction int32
-	in, out   array
+	in, out   uint64 // addresses
 	scale     launch
+	at        library.Place // of list
+	list      []safe.RawCall
+	room      [3]safe.RawCall // of list
 }
 
 var calls = sync.Pool{New: func() any {
 	c := new(call)
-	c.Do = c.run
+	c.Do, c.Prepare, c.Called = c.run, c.prepare, c.called
 	return c
 }}
 
 func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], out *safe.Buffer[B], from, to *side, direction int32) error {
-	if in.Raw() == 0 || out.Raw() == 0 {
+	a, b := extent{uint64(in.Raw()), in.Size()}, extent{uint64(out.Raw()), out.Size()}
+	if a.address == 0 || b.address == 0 {
 		return library.Refuse(op, safe.ErrClosed, "a buffer")
 	}
 	if int64(in.Len()) < from.span || int64(out.Len()) < to.span {
@@ -71,9 +69,12 @@ func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], ou
 	if to.overlaps {
 		return library.Refuse(op, safe.ErrOverlap, "elements of Shape.In overlap")
 	}
+	if err := p.check(a, b); err != nil {
+		return library.Rename(op, err)
+	}
 	c := calls.Get().(*call)
 	c.plan, c.Object, c.Stream, c.Memory = p, p.Object, s, p.made.work
-	c.in, c.out, c.direction, c.handle = in, out, direction, &p.made.forward
+	c.in, c.out, c.direction, c.handle = a.address, b.address, direction, &p.made.forward
 	if direction == cufft.CUFFT_INVERSE && !p.oneHandle() {
 		c.handle = &p.made.inverse
 	}
@@ -90,43 +91,90 @@ func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], ou
 
 // run is called while the stream's captures neither begin nor end.
 func (c *call) run(at library.Place) error {
-	in, out := c.in.Raw(), c.out.Raw()
-	if err := c.addresses(uint64(in), uint64(out)); err != nil {
-		return err
-	}
 	if err := c.handle.set(at); err != nil {
 		return err
 	}
-	if err := cufft.CufftXtExec(c.handle.raw, ffi.Pointer(in), ffi.Pointer(out), c.direction); err != nil {
+	if err := cufft.CufftXtExec(c.handle.raw, ffi.Pointer(c.in), ffi.Pointer(c.out), c.direction); err != nil {
 		return err
 	}
-	if c.plan.scale && c.direction == cufft.CUFFT_INVERSE {
-		return c.scale.enqueue(&c.plan.made.scaler, out, at.Stream)
+	if c.scales() {
+		return c.scale.enqueue(&c.plan.made.scaler, driver.CUdeviceptr(c.out), at.Stream)
 	}
 	return nil
 }
 
-// addresses checks where the buffers are.
-func (c *call) addresses(in, out uint64) error {
-	size := uint64(c.plan.to.bits) / 4 // of a complex number
-	if in%size != 0 || out%size != 0 {
-		return library.Refuse("", safe.ErrInvalidArgument, "a buffer does not begin at a multiple of %d bytes", size)
-	}
-	if in == out && c.plan.inPlace {
+// The addresses of functions of cuFFT, or 0.
+var (
+	setStream   = safe.Symbol(cufft.Library, "cufftSetStream")
+	setWorkArea = safe.Symbol(cufft.Library, "cufftSetWorkArea")
+	exec        = safe.Symbol(cufft.Library, "cufftXtExec")
+)
+
+// prepare returns the calls of cuFFT that run makes, unless a kernel follows them.
+func (c *call) prepare(at library.Place) []safe.RawCall {
+	if c.scales() {
 		return nil
 	}
-	if in < out+c.out.Size() && out < in+c.in.Size() {
+	h, raw := c.handle, uint64(c.handle.raw)
+	c.at, c.list = at, c.room[:0]
+	if h.stream != at.Stream || h.space != at.Space {
+		h.stream = noStream // until they are made
+		c.list = append(c.list, safe.RawCall{Address: setStream(), Args: [8]uint64{raw, uint64(at.Stream)}})
+		if at.Space != 0 {
+			c.list = append(c.list, safe.RawCall{Address: setWorkArea(), Args: [8]uint64{raw, uint64(at.Memory)}})
+		}
+	}
+	c.list = append(c.list, safe.RawCall{Address: exec(), Args: [8]uint64{raw, c.in, c.out, uint64(uint32(c.direction))}})
+	return c.list
+}
+
+// called notes what the calls have set, and returns the error of the one that has failed.
+func (c *call) called(made bool) error {
+	if !made {
+		return nil
+	}
+	last := &c.list[len(c.list)-1]
+	if last.Made {
+		c.handle.stream, c.handle.space = c.at.Stream, c.at.Space
+	}
+	for i := range c.list {
+		if r := c.list[i].Result; r != 0 {
+			return cufft.CufftResult(r)
+		}
+	}
+	return nil
+}
+
+// scales tells whether a kernel follows the transform.
+func (c *call) scales() bool { return c.plan.scale && c.direction == cufft.CUFFT_INVERSE }
+
+// extent is the memory of a buffer.
+type extent struct{ address, size uint64 }
+
+// check checks where the buffers are.
+func (p *plan) check(in, out extent) error {
+	size := uint64(p.to.bits) / 4 // of a complex number
+	if in.address%size != 0 || out.address%size != 0 {
+		return library.Refuse("", safe.ErrInvalidArgument, "a buffer does not begin at a multiple of %d bytes", size)
+	}
+	if in.address == out.address && p.inPlace {
+		return nil
+	}
+	if in.address < out.address+out.size && out.address < in.address+in.size {
 		return library.Refuse("", safe.ErrOverlap, "in and out")
 	}
 	return nil
 }
+
+// noStream says that a handle's stream or memory is not known.
+const noStream = ^driver.CUstream(0)
 
 // set sets the stream and the memory, unless they are those of the last call.
 func (h *handle) set(at library.Place) error {
 	if h.stream == at.Stream && h.space == at.Space {
 		return nil
 	}
-	h.stream = ^driver.CUstream(0) // none, unless both are set
+	h.stream = noStream // unless both are set
 	if err := cufft.CufftSetStream(h.raw, at.Stream); err != nil {
 		return err
 	}

@@ -41,6 +41,16 @@ type Call struct {
 	Do func(Place) error
 	// NoHandle keeps the Object from being locked.
 	NoHandle bool
+	// Prepare, which may be nil, returns calls of C functions that do all that Do would: see
+	// [safe.EnqueueCalls], which takes the place of EnqueueRaw then. Outside of captures, Prepare gets its turn first; if it
+	// returns none, Do has to enqueue the work. Called follows when they were made, or could not be made, and
+	// returns the error. The Object is locked from Prepare to Called.
+	Prepare func(Place) []safe.RawCall
+	Called  func(made bool) error
+
+	prepare  func(driver.CUstream) []safe.RawCall
+	prepared bool // by Prepare, and not yet Called
+	handle   int  // that is locked
 
 	space   *workspace
 	capture uint64 // in which space may be used
@@ -62,13 +72,13 @@ func (o *Object) Enqueue(s *safe.Stream, size int, f func(Place) error, uses ...
 	return Rename("library.Object.Enqueue", c.Submit())
 }
 
-// Reset forgets everything but Do and the room in Uses. It does nothing while Submit runs.
+// Reset forgets everything but the functions and the room in Uses. It does nothing while Submit runs.
 func (c *Call) Reset() {
 	if c == nil || c.of == c && atomic.LoadUint32(&c.busy) != 0 {
 		return
 	}
 	clear(c.Uses[:cap(c.Uses)]) // Submit may have used more
-	*c = Call{Uses: c.Uses[:0], Do: c.Do, enqueue: c.enqueue, of: c.of}
+	*c = Call{Uses: c.Uses[:0], Do: c.Do, Prepare: c.Prepare, Called: c.Called, enqueue: c.enqueue, prepare: c.prepare, of: c.of}
 }
 
 // Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
@@ -78,7 +88,7 @@ func (c *Call) Submit() error {
 		return Refuse("", safe.ErrInvalidArgument, "Do is nil, or Memory is negative")
 	}
 	if c.of != c {
-		c.of, c.enqueue, c.busy = c, c.run, 0
+		c.of, c.enqueue, c.prepare, c.busy = c, c.run, c.calls, 0
 	}
 	if !atomic.CompareAndSwapUint32(&c.busy, 0, 1) {
 		return Refuse("", safe.ErrInUse, "the Call is submitted by its own function, or by another goroutine")
@@ -119,7 +129,37 @@ func (c *Call) try(core *core) (err error) {
 			}
 		}()
 	}
+	if c.Prepare != nil && c.capture == 0 && (c.Memory == 0 || c.space != nil) {
+		if made, err := c.call(); made || err != nil {
+			return err
+		}
+	}
 	return c.Stream.EnqueueRaw(c.enqueue, c.Uses...)
+}
+
+// call makes the calls that Prepare returns, if there are any.
+func (c *Call) call() (made bool, err error) {
+	made, err = safe.EnqueueCalls(safe.RawWork{Stream: c.Stream, Uses: c.Uses}, c.prepare)
+	if !c.prepared {
+		return made, err
+	}
+	c.prepared = false
+	defer c.unlock()
+	if failed := c.Called(made); failed != nil {
+		err = failed
+	}
+	return made, err
+}
+
+// calls is called while the stream's captures neither begin nor end. It locks the Object if it returns calls.
+func (c *Call) calls(raw driver.CUstream) (list []safe.RawCall) {
+	p := c.place(raw)
+	defer func() {
+		if c.prepared = len(list) > 0; !c.prepared { // also if Prepare panics
+			c.unlock()
+		}
+	}()
+	return c.Prepare(p)
 }
 
 // first finds memory to try first: what the stream had last.
@@ -158,15 +198,29 @@ func (c *Call) run(raw driver.CUstream) error {
 		c.capture, c.raw, c.moved = capture, raw, true
 		return errMoved
 	}
-	p := Place{Stream: raw, Capture: capture}
+	p := c.place(raw)
+	defer c.unlock()
+	p.Capture = capture
+	return c.Do(p)
+}
+
+// place returns where the call works, and locks the Object until unlock.
+func (c *Call) place(raw driver.CUstream) Place {
+	p := Place{Stream: raw}
 	if c.space != nil {
-		p.Memory, p.Size, p.Space = c.space.memory.Raw(), c.space.memory.Size(), c.space.number
+		p.Memory, p.Size, p.Space = c.space.address, c.space.size, c.space.number
 	}
 	if !c.NoHandle {
-		p.Handle = c.Object.core.lock(p.Space)
-		defer c.Object.core.handles[p.Handle].Unlock()
+		c.handle = c.Object.core.lock(p.Space)
 	}
-	return c.Do(p)
+	p.Handle = c.handle
+	return p
+}
+
+func (c *Call) unlock() {
+	if !c.NoHandle {
+		c.Object.core.handles[c.handle].Unlock()
+	}
 }
 
 // lock locks a handle, if possible the one that worked in a space last.

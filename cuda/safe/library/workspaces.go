@@ -26,23 +26,25 @@ type workspaces struct {
 	pool  *safe.Pool // nil if the device has no pools
 	size  int
 	limit int
-	clock atomic.Uint64
 
 	key   driver.CUcontext // of shared ones
 	users int              // shared.Mutex is held
 
-	mu  sync.Mutex // a leaf until close: guards all
-	all []*workspace
+	mu    sync.Mutex // a leaf until close: guards the fields below
+	all   []*workspace
+	clock uint64
 }
 
 type workspace struct {
 	number  uint64 // unique in the process
 	memory  *safe.Buffer[byte]
+	address driver.CUdeviceptr        // of memory
 	stream  weak.Pointer[safe.Stream] // weak, so that dropped streams are collected
 	key     uintptr                   // its address, to compare first
 	raw     driver.CUstream           // its handle: several safe.Streams may have it, as those that borrow it
 	capture uint64                    // the ID of the capture, or 0
-	used    atomic.Uint64             // when, by the clock
+	size    uint64                    // of memory
+	used    uint64                    // when, by the clock; mu is held
 	calls   int                       // in flight; mu is held
 	kept    bool                      // in all; mu is held
 }
@@ -115,18 +117,24 @@ func (w *workspaces) last(s *safe.Stream, size int) *workspace {
 	defer w.mu.Unlock()
 	var last *workspace
 	for _, have := range w.all {
-		if have.of(s) && (last == nil || have.used.Load() > last.used.Load()) {
+		if have.of(s) && (last == nil || have.used > last.used) {
 			last = have
 		}
 	}
-	if last != nil && (last.capture != 0 || last.memory.Len() < size) {
+	if last != nil && (last.capture != 0 || last.size < uint64(size)) {
 		last = nil
 	}
 	if last != nil {
-		last.calls++
-		last.used.Store(w.clock.Add(1))
+		w.call(last)
 	}
 	return last
+}
+
+// call begins a call with a workspace. mu is held.
+func (w *workspaces) call(space *workspace) {
+	w.clock++
+	space.calls++
+	space.used = w.clock
 }
 
 // take returns a workspace of size bytes for one call on s, whose handle is raw, in a capture or in none. It
@@ -149,7 +157,7 @@ func (w *workspaces) take(s *safe.Stream, raw driver.CUstream, capture uint64, s
 	if err != nil {
 		return nil, err
 	}
-	space.used.Store(w.clock.Add(1))
+	space.address, space.size = space.memory.Raw(), space.memory.Size()
 	if capture == 0 && size > max(mostKept, w.size) {
 		return space, nil
 	}
@@ -173,9 +181,8 @@ func (w *workspaces) find(like *workspace, size int) *workspace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, have := range w.all {
-		if have.memory.Len() >= size && have.beside(like) {
-			have.calls++
-			have.used.Store(w.clock.Add(1))
+		if have.size >= uint64(size) && have.beside(like) {
+			w.call(have)
 			return have
 		}
 	}
@@ -199,7 +206,7 @@ func (w *workspaces) keep(space *workspace) error {
 		if have.beside(space) {
 			smaller = have
 		}
-		if least == nil || have.used.Load() < least.used.Load() {
+		if least == nil || have.used < least.used {
 			least = have
 		}
 	}
@@ -210,6 +217,8 @@ func (w *workspaces) keep(space *workspace) error {
 	if !full || least != nil {
 		space.kept = true
 		w.all = append(w.all, space)
+		w.clock++
+		space.used = w.clock
 	}
 	if full && least != nil {
 		w.drop(least)

@@ -27,10 +27,10 @@ func Uniform[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T]) error {
 }
 
 var (
-	uniform32 = distribution{generate: func(c *call, p unsafe.Pointer) error {
+	uniform32 = distribution{address: safe.Symbol(curand.Library, "curandGenerateUniform"), generate: func(c *call, p unsafe.Pointer) error {
 		return curand.CurandGenerateUniform(c.state.raw, (*float32)(p), c.n)
 	}}
-	uniform64 = distribution{generate: func(c *call, p unsafe.Pointer) error {
+	uniform64 = distribution{address: safe.Symbol(curand.Library, "curandGenerateUniformDouble"), generate: func(c *call, p unsafe.Pointer) error {
 		return curand.CurandGenerateUniformDouble(c.state.raw, (*float64)(p), c.n)
 	}}
 )
@@ -49,10 +49,10 @@ func Normal[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T], mean, stdd
 }
 
 var (
-	normal32 = distribution{pairs: true, generate: func(c *call, p unsafe.Pointer) error {
+	normal32 = distribution{address: safe.Symbol(curand.Library, "curandGenerateNormal"), single: true, pairs: true, generate: func(c *call, p unsafe.Pointer) error {
 		return curand.CurandGenerateNormal(c.state.raw, (*float32)(p), c.n, float32(c.with.mean), float32(c.with.stddev))
 	}}
-	normal64 = distribution{pairs: true, generate: func(c *call, p unsafe.Pointer) error {
+	normal64 = distribution{address: safe.Symbol(curand.Library, "curandGenerateNormalDouble"), pairs: true, generate: func(c *call, p unsafe.Pointer) error {
 		return curand.CurandGenerateNormalDouble(c.state.raw, (*float64)(p), c.n, c.with.mean, c.with.stddev)
 	}}
 )
@@ -69,10 +69,10 @@ func LogNormal[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T], mean, s
 }
 
 var (
-	logNormal32 = distribution{pairs: true, generate: func(c *call, p unsafe.Pointer) error {
+	logNormal32 = distribution{address: safe.Symbol(curand.Library, "curandGenerateLogNormal"), single: true, pairs: true, generate: func(c *call, p unsafe.Pointer) error {
 		return curand.CurandGenerateLogNormal(c.state.raw, (*float32)(p), c.n, float32(c.with.mean), float32(c.with.stddev))
 	}}
-	logNormal64 = distribution{pairs: true, generate: func(c *call, p unsafe.Pointer) error {
+	logNormal64 = distribution{address: safe.Symbol(curand.Library, "curandGenerateLogNormalDouble"), pairs: true, generate: func(c *call, p unsafe.Pointer) error {
 		return curand.CurandGenerateLogNormalDouble(c.state.raw, (*float64)(p), c.n, c.with.mean, c.with.stddev)
 	}}
 )
@@ -107,7 +107,7 @@ func Bits[T Word](g *Generator, s *safe.Stream, b *safe.Buffer[T]) error {
 }
 
 var (
-	bits32 = distribution{bits: 32, generate: func(c *call, p unsafe.Pointer) error {
+	bits32 = distribution{address: safe.Symbol(curand.Library, "curandGenerate"), bits: 32, generate: func(c *call, p unsafe.Pointer) error {
 		return curand.CurandGenerate(c.state.raw, (*uint32)(p), c.n)
 	}}
 	bits64 = distribution{bits: 64, twice: true, generate: func(c *call, p unsafe.Pointer) error {
@@ -141,6 +141,9 @@ type distribution struct {
 	alone bool // no stream of the context may capture meanwhile
 	bits  int  // of a number of Bits
 	twice bool // pseudo-random kinds take two numbers for a value
+	// address returns the address of cuRAND's function, or 0. Nil if several serve, or if none can be called so.
+	address func() uintptr
+	single  bool // its parameters are of type float
 	// generate generates the call's n values at p.
 	generate func(c *call, p unsafe.Pointer) error
 }
@@ -157,13 +160,50 @@ type call struct {
 	target driver.CUdeviceptr
 	size   uint64 // of the target in bytes
 	n      uint64 // values to generate
+	raw    [2]safe.RawCall
 }
 
 var calls = sync.Pool{New: func() any {
 	c := new(call)
-	c.Do = c.run
+	c.Do, c.Prepare, c.Called = c.run, c.prepare, c.called
 	return c
 }}
+
+// eventRecord is the address of cuEventRecord, or 0.
+var eventRecord = safe.Symbol(driver.Library, "cuEventRecord")
+
+// prepare returns the calls that run makes, if run makes no others. It locks the state then, until called.
+func (c *call) prepare(at library.Place) []safe.RawCall {
+	g := c.state
+	g.mu.Lock()
+	if c.address == nil || c.n == 0 || c.Memory > 0 || g.capture != 0 || g.stream != at.Stream || !g.used || g.last.Value() != c.Stream {
+		g.mu.Unlock()
+		return nil
+	}
+	floats := [2]uint64{math.Float64bits(c.with.mean), math.Float64bits(c.with.stddev)}
+	if c.single {
+		floats = [2]uint64{uint64(math.Float32bits(float32(c.with.mean))), uint64(math.Float32bits(float32(c.with.stddev)))}
+	}
+	c.raw[0] = safe.RawCall{Address: c.address(), Args: [8]uint64{uint64(g.raw), uint64(c.target), c.n}, Floats: floats}
+	c.raw[1] = safe.RawCall{Address: eventRecord(), Args: [8]uint64{uint64(g.event), uint64(at.Stream)}, Always: true}
+	return c.raw[:]
+}
+
+// called notes what the calls have done, and returns their error.
+func (c *call) called(made bool) (err error) {
+	defer c.state.mu.Unlock()
+	if !made {
+		return nil
+	}
+	c.state.place += c.n
+	if r := c.raw[0].Result; r != 0 {
+		err = curand.CurandStatus(r)
+	}
+	if r := c.raw[1].Result; r != 0 {
+		err = errors.Join(err, driver.CUresult(r))
+	}
+	return err
+}
 
 // fill enqueues a call that fills b.
 func fill[T any](g *Generator, op string, s *safe.Stream, b *safe.Buffer[T], d *distribution, with parameters) error {
