@@ -147,7 +147,7 @@ func TestNowhere(t *testing.T) {
 			"looked in the system's library path, " + root + "/CUDA_HOME, " + root + "/CUDA_PATH, /usr/local/cuda, /usr/local/cuda-*, " +
 				root + "/VIRTUAL_ENV/lib/python3.*/site-packages, " + root + "/CONDA_PREFIX/lib/python3.*/site-packages, " +
 				root + "/CONDA_PREFIX, " + root + "/XDG_CACHE_HOME/cudabind/libs/nvrtc/*, " + root + "/HOME/.local/lib/python3.*/site-packages, /usr/local/lib/python3.*/site-packages",
-			"tools/libs get nvrtc, or install",
+			"tools/libs@latest get nvrtc, or install",
 		} {
 			assert.ErrorContains(t, err, says)
 		}

@@ -61,27 +61,32 @@ func TestSimLaunchErrorsNameTheKernel(t *testing.T) {
 	}
 }
 
-// TestSimUnregisteredKernels: the error says what to do, as far as the driver keeps a log.
+// TestSimUnregisteredKernels: the error says what to do, as far as the driver keeps a log, also of a kernel that the
+// image calls otherwise than the program does.
 func TestSimUnregisteredKernels(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
 	s := stream(t, x)
-	m, err := safe.Load(x, []byte(head+".visible .entry strange()\n{\n\tret;\n}\n"))
-	require.NoError(t, err)
-	closing(t, m)
-	k, err := m.Kernel("strange")
-	require.NoError(t, err)
-	g, err := safe.NewGraph(x)
-	require.NoError(t, err)
-	closing(t, g)
-	want := "kernel strange is not registered with the simulated driver: register it with sim.Main or sim.Control.Kernel, or build it with simdriver -kernels"
-	if driverOf(t) < 12090 {
-		want = "kernel strange"
+	for name, symbol := range map[string]string{"strange": "strange", "odd<float>": "_Z3oddIfEvv"} {
+		t.Run(name, func(t *testing.T) {
+			m, err := safe.LoadWith(x, []byte(head+".visible .entry "+symbol+"()\n{\n\tret;\n}\n"), safe.LoadOptions{Names: map[string]string{name: symbol}})
+			require.NoError(t, err)
+			closing(t, m)
+			k, err := m.Kernel(name)
+			require.NoError(t, err)
+			g, err := safe.NewGraph(x)
+			require.NoError(t, err)
+			closing(t, g)
+			want := "kernel " + name
+			if driverOf(t) >= 12090 {
+				want += " is not registered with the simulated driver: register it with sim.Main or sim.Control.Kernel, or build it with simdriver -kernels"
+			}
+			defer simulated.Reset()
+			assert.Equal(t, want, detail(t, k.Launch(s, one), driver.CUDA_ERROR_NOT_SUPPORTED))
+			_, err = g.Add(safe.KernelNode(k, one))
+			assert.Equal(t, want, detail(t, err, driver.CUDA_ERROR_NOT_SUPPORTED))
+		})
 	}
-	defer simulated.Reset()
-	assert.Equal(t, want, detail(t, k.Launch(s, one), driver.CUDA_ERROR_NOT_SUPPORTED))
-	_, err = g.Add(safe.KernelNode(k, one))
-	assert.Equal(t, want, detail(t, err, driver.CUDA_ERROR_NOT_SUPPORTED))
 }
 
 func TestSinceSaysWhichEvent(t *testing.T) {

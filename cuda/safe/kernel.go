@@ -235,14 +235,14 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 }
 
 // logged returns the text after the kernel's name in the last message of the driver's log that
-// names it; "" if there is none, or before CUDA 12.9.
+// names it, as the image calls it; "" if there is none, or before CUDA 12.9.
 func (k *Kernel) logged() string {
 	const most = 25600 // drivers were seen to write a hundred bytes more
 	text, size := make([]byte, most+1024), uint64(most)
 	if driver.CuLogsDumpToMemory(nil, &text[0], &size, 0) != nil {
 		return ""
 	}
-	all, name := ffi.GoStringN(text), "kernel "+k.name
+	all, name := ffi.GoStringN(text), "kernel "+k.module.core.renamed(k.name)
 	at := strings.LastIndex(all, name+" ")
 	if at < 0 {
 		return ""

@@ -30,7 +30,7 @@ func (k *Attention) Close() error {
 var attentionFiles embed.FS
 
 // LoadAttention compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadAttention(ctx context.Context, x *safe.Context, o compile.Options) (*Attention, error) {
 	return ofAttention(compile.LoadFS(ctx, x, attentionFiles, "attention.cu", o))
 }
@@ -38,7 +38,7 @@ func LoadAttention(ctx context.Context, x *safe.Context, o compile.Options) (*At
 // ofAttention finds the kernels in a module, and closes it if that fails.
 func ofAttention(m *safe.Module, err error) (*Attention, error) {
 	if err != nil {
-		return nil, err
+		return &Attention{}, err
 	}
 	k := &Attention{Module: m}
 	for _, f := range []struct {
@@ -52,7 +52,7 @@ func ofAttention(m *safe.Module, err error) (*Attention, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Attention{}, err
 		}
 	}
 	return k, nil

@@ -11,7 +11,8 @@ import (
 )
 
 // AttentionDoubles are Go functions that do the work of the kernels of attention.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type AttentionDoubles struct {
 	Attention       func(grid sim.Grid, qkv, out []dtype.BFloat16, logSums []float32, context, channels int32)
 	QueriesBackward func(grid sim.Grid, qkv, out, dout []dtype.BFloat16, logSums []float32, dqkv []dtype.BFloat16, dots []float32, context, channels int32)

@@ -34,7 +34,7 @@ func (k *Layers) Close() error {
 var layersFiles embed.FS
 
 // LoadLayers compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadLayers(ctx context.Context, x *safe.Context, o compile.Options) (*Layers, error) {
 	return ofLayers(compile.LoadFS(ctx, x, layersFiles, "layers.cu", o))
 }
@@ -42,7 +42,7 @@ func LoadLayers(ctx context.Context, x *safe.Context, o compile.Options) (*Layer
 // ofLayers finds the kernels in a module, and closes it if that fails.
 func ofLayers(m *safe.Module, err error) (*Layers, error) {
 	if err != nil {
-		return nil, err
+		return &Layers{}, err
 	}
 	k := &Layers{Module: m}
 	for _, f := range []struct {
@@ -60,7 +60,7 @@ func ofLayers(m *safe.Module, err error) (*Layers, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Layers{}, err
 		}
 	}
 	return k, nil

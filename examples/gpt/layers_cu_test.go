@@ -11,7 +11,8 @@ import (
 )
 
 // LayersDoubles are Go functions that do the work of the kernels of layers.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type LayersDoubles struct {
 	Sample            func(grid sim.Grid, text []uint8, length, seed uint64, step []int32, later, first int32, tokens, targets []uint8, context int32)
 	Embed             func(grid sim.Grid, tokens []uint8, ofToken, ofPlace, x []float32, rows, context, channels int32)

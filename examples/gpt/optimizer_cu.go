@@ -33,7 +33,7 @@ func (k *Optimizer) Close() error {
 var optimizerFiles embed.FS
 
 // LoadOptimizer compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadOptimizer(ctx context.Context, x *safe.Context, o compile.Options) (*Optimizer, error) {
 	return ofOptimizer(compile.LoadFS(ctx, x, optimizerFiles, "optimizer.cu", o))
 }
@@ -41,7 +41,7 @@ func LoadOptimizer(ctx context.Context, x *safe.Context, o compile.Options) (*Op
 // ofOptimizer finds the kernels in a module, and closes it if that fails.
 func ofOptimizer(m *safe.Module, err error) (*Optimizer, error) {
 	if err != nil {
-		return nil, err
+		return &Optimizer{}, err
 	}
 	k := &Optimizer{Module: m}
 	for _, f := range []struct {
@@ -57,7 +57,7 @@ func ofOptimizer(m *safe.Module, err error) (*Optimizer, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Optimizer{}, err
 		}
 	}
 	return k, nil

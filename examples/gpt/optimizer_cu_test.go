@@ -11,7 +11,8 @@ import (
 )
 
 // OptimizerDoubles are Go functions that do the work of the kernels of optimizer.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type OptimizerDoubles struct {
 	Mean     func(grid sim.Grid, values []float32, n int32, result []float32)
 	Squares  func(grid sim.Grid, gradient []float32, n int32, sums []float32)

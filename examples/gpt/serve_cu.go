@@ -31,7 +31,7 @@ func (k *Serve) Close() error {
 var serveFiles embed.FS
 
 // LoadServe compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadServe(ctx context.Context, x *safe.Context, o compile.Options) (*Serve, error) {
 	return ofServe(compile.LoadFS(ctx, x, serveFiles, "serve.cu", o))
 }
@@ -39,7 +39,7 @@ func LoadServe(ctx context.Context, x *safe.Context, o compile.Options) (*Serve,
 // ofServe finds the kernels in a module, and closes it if that fails.
 func ofServe(m *safe.Module, err error) (*Serve, error) {
 	if err != nil {
-		return nil, err
+		return &Serve{}, err
 	}
 	k := &Serve{Module: m}
 	for _, f := range []struct {
@@ -53,7 +53,7 @@ func ofServe(m *safe.Module, err error) (*Serve, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Serve{}, err
 		}
 	}
 	return k, nil

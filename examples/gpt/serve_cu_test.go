@@ -11,7 +11,8 @@ import (
 )
 
 // ServeDoubles are Go functions that do the work of the kernels of serve.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type ServeDoubles struct {
 	Begin       func(grid sim.Grid, rows []Row, ofToken, ofPlace, x []float32, channels int32)
 	AttendCache func(grid sim.Grid, qkv, cache []dtype.BFloat16, rows []Row, out []dtype.BFloat16, context, channels int32)

@@ -27,7 +27,7 @@ func (k *Blur) Close() error {
 var blurFiles embed.FS
 
 // LoadBlur compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadBlur(ctx context.Context, x *safe.Context, o compile.Options) (*Blur, error) {
 	return ofBlur(compile.LoadFS(ctx, x, blurFiles, "blur.cu", o))
 }
@@ -35,7 +35,7 @@ func LoadBlur(ctx context.Context, x *safe.Context, o compile.Options) (*Blur, e
 // ofBlur finds the kernels in a module, and closes it if that fails.
 func ofBlur(m *safe.Module, err error) (*Blur, error) {
 	if err != nil {
-		return nil, err
+		return &Blur{}, err
 	}
 	k := &Blur{Module: m}
 	for _, f := range []struct {
@@ -47,7 +47,7 @@ func ofBlur(m *safe.Module, err error) (*Blur, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Blur{}, err
 		}
 	}
 	return k, nil

@@ -10,7 +10,8 @@ import (
 )
 
 // BlurDoubles are Go functions that do the work of the kernels of blur.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type BlurDoubles struct {
 	Blur func(grid sim.Grid, in, out []uint8, width, height, dx, dy int32)
 }

@@ -27,7 +27,7 @@ func (k *Mandelbrot) Close() error {
 var mandelbrotFiles embed.FS
 
 // LoadMandelbrot compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadMandelbrot(ctx context.Context, x *safe.Context, o compile.Options) (*Mandelbrot, error) {
 	return ofMandelbrot(compile.LoadFS(ctx, x, mandelbrotFiles, "mandelbrot.cu", o))
 }
@@ -35,7 +35,7 @@ func LoadMandelbrot(ctx context.Context, x *safe.Context, o compile.Options) (*M
 // ofMandelbrot finds the kernels in a module, and closes it if that fails.
 func ofMandelbrot(m *safe.Module, err error) (*Mandelbrot, error) {
 	if err != nil {
-		return nil, err
+		return &Mandelbrot{}, err
 	}
 	k := &Mandelbrot{Module: m}
 	for _, f := range []struct {
@@ -47,7 +47,7 @@ func ofMandelbrot(m *safe.Module, err error) (*Mandelbrot, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Mandelbrot{}, err
 		}
 	}
 	return k, nil

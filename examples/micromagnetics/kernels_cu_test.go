@@ -11,7 +11,8 @@ import (
 )
 
 // KernelsDoubles are Go functions that do the work of the kernels of kernels.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type KernelsDoubles struct {
 	Multiply func(grid sim.Grid, tensor []float32, spectrum []vector.Float2, plane int32)
 	Advance  func(grid sim.Grid, film Film, stage int32, dt float32, now, demagnetizing, m, sum, next []float32)

@@ -28,7 +28,7 @@ func (k *Kernels) Close() error {
 var kernelsFiles embed.FS
 
 // LoadKernels compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadKernels(ctx context.Context, x *safe.Context, o compile.Options) (*Kernels, error) {
 	return ofKernels(compile.LoadFS(ctx, x, kernelsFiles, "kernels.cu", o))
 }
@@ -36,7 +36,7 @@ func LoadKernels(ctx context.Context, x *safe.Context, o compile.Options) (*Kern
 // ofKernels finds the kernels in a module, and closes it if that fails.
 func ofKernels(m *safe.Module, err error) (*Kernels, error) {
 	if err != nil {
-		return nil, err
+		return &Kernels{}, err
 	}
 	k := &Kernels{Module: m}
 	for _, f := range []struct {
@@ -49,7 +49,7 @@ func ofKernels(m *safe.Module, err error) (*Kernels, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Kernels{}, err
 		}
 	}
 	return k, nil

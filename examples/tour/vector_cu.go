@@ -28,7 +28,7 @@ func (k *Vector) Close() error {
 var vectorFiles embed.FS
 
 // LoadVector compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadVector(ctx context.Context, x *safe.Context, o compile.Options) (*Vector, error) {
 	o.Kernels = append([]string{
 		"apply",
@@ -39,7 +39,7 @@ func LoadVector(ctx context.Context, x *safe.Context, o compile.Options) (*Vecto
 // ofVector finds the kernels in a module, and closes it if that fails.
 func ofVector(m *safe.Module, err error) (*Vector, error) {
 	if err != nil {
-		return nil, err
+		return &Vector{}, err
 	}
 	k := &Vector{Module: m}
 	for _, f := range []struct {
@@ -51,7 +51,7 @@ func ofVector(m *safe.Module, err error) (*Vector, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Vector{}, err
 		}
 	}
 	return k, nil

@@ -10,7 +10,8 @@ import (
 )
 
 // VectorDoubles are Go functions that do the work of the kernels of vector.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type VectorDoubles struct {
 	Apply func(grid sim.Grid, values []float32, line Line, n uint32)
 }

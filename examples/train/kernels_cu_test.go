@@ -10,7 +10,8 @@ import (
 )
 
 // KernelsDoubles are Go functions that do the work of the kernels of kernels.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type KernelsDoubles struct {
 	Softmax func(grid sim.Grid, scores []float32, labels []int32, delta, loss []float32, points int32)
 	Descend func(grid sim.Grid, parameters, gradient, velocity []float32, n int32, rate, momentum float32, losses []float32, step []int32)

@@ -122,7 +122,7 @@ var Rows = []*Row{
 			Majors:  true,
 			Stub:    34,
 			Cache:   "cudart",
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get -version {major} cudart, or install the CUDA runtime {major}, or set LD_LIBRARY_PATH to the directory of libcudart.so.{so}",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get -version {major} cudart, or install the CUDA runtime {major}, or set LD_LIBRARY_PATH to the directory of libcudart.so.{so}",
 			Windows: Windows{
 				Names:   []string{"cudart64_{major}.dll", "cudart64_{major}0.dll"}, // the second of CUDA 11
 				Subdirs: []string{"nvidia/cu{major}/bin/x86_64", "nvidia/cuda_runtime/bin", "bin/x64", "bin"},
@@ -143,7 +143,7 @@ var Rows = []*Row{
 			Pair:    true,
 			Beside:  []string{"libnvrtc-builtins.so*"},
 			Cache:   "nvrtc",
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get nvrtc, or install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in {package}.Open",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nvrtc, or install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in {package}.Open",
 			Windows: Windows{
 				Names:   []string{"nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"},
 				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/cuda_nvrtc/bin", "bin/x64", "bin"},
@@ -166,7 +166,7 @@ var Rows = []*Row{
 			Version: "nvJitLinkVersion",
 			Pair:    true,
 			Cache:   "nvjitlink",
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get nvjitlink, or install the CUDA toolkit or the Python package nvidia-nvjitlink, or name the directory of nvJitLink in {package}.Open",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nvjitlink, or install the CUDA toolkit or the Python package nvidia-nvjitlink, or name the directory of nvJitLink in {package}.Open",
 			Windows: Windows{
 				Names:   []string{"nvJitLink_130_0.dll", "nvJitLink_120_0.dll"},
 				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/nvjitlink/bin", "bin/x64", "bin"},
@@ -191,7 +191,7 @@ var Rows = []*Row{
 			Cache:   "nccl",
 			Version: "ncclGetVersion",
 			Form:    "parts",
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get nccl, or install the Python package nvidia-nccl-cu13 or NVIDIA's package libnccl2, or name the directory of NCCL in {package}.Open",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nccl, or install the Python package nvidia-nccl-cu13 or NVIDIA's package libnccl2, or name the directory of NCCL in {package}.Open",
 		},
 	},
 	{
@@ -208,7 +208,7 @@ var Rows = []*Row{
 			Version: "cublasGetProperty",
 			Form:    "property",
 			Beside:  []string{"libcublasLt.so.*"},
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in {package}.Open",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in {package}.Open",
 			Windows: Windows{
 				Names:   []string{"cublas64_13.dll", "cublas64_12.dll"},
 				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/cublas/bin", "bin/x64", "bin"},
@@ -230,7 +230,7 @@ var Rows = []*Row{
 			Cache:   "cublas",
 			Version: "cublasLtGetProperty",
 			Form:    "property",
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in {package}.Open",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in {package}.Open",
 			Windows: Windows{
 				Names:   []string{"cublasLt64_13.dll", "cublasLt64_12.dll"},
 				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/cublas/bin", "bin/x64", "bin"},
@@ -252,7 +252,7 @@ var Rows = []*Row{
 			Cache:   "cufft",
 			Version: "cufftGetProperty",
 			Form:    "property",
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get cufft, or install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in {package}.Open",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cufft, or install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in {package}.Open",
 			Windows: Windows{
 				Names:   []string{"cufft64_12.dll", "cufft64_11.dll"},
 				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/cufft/bin", "bin/x64", "bin"},
@@ -275,7 +275,7 @@ var Rows = []*Row{
 			Version: "curandGetProperty",
 			Form:    "property",
 			Beside:  []string{"libcudart.so.*"},
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get curand, or install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in {package}.Open",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get curand, or install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in {package}.Open",
 			Windows: Windows{
 				Names:   []string{"curand64_10.dll"},
 				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/curand/bin", "bin/x64", "bin"},
@@ -300,7 +300,7 @@ var Rows = []*Row{
 			Cache:   "cupti",
 			Version: "cuptiGetVersion",
 			Form:    "none",
-			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get cupti, or install the CUDA toolkit or the Python package nvidia-cuda-cupti, or name the directory of CUPTI in {package}.Open",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cupti, or install the CUDA toolkit or the Python package nvidia-cuda-cupti, or name the directory of CUPTI in {package}.Open",
 		},
 	},
 	{

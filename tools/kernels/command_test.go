@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -72,7 +73,9 @@ func TestRefuses(t *testing.T) {
 		{"no package", map[string]string{"x.cu": add}, "-package 5 x.cu", `kernels: -package: "5" is no name of a Go package: set it, or run go generate`},
 		{"no folder", map[string]string{"x.cu": add}, "-o out x.cu", "kernels: -o: out is no folder"},
 		{"no architecture", map[string]string{"x.cu": add}, "-image ptx x.cu", `kernels: -image: "ptx" is no architecture such as compute_75, for PTX, or sm_90, for machine code`},
-		{"an architecture that NVRTC does not know", map[string]string{"x.cu": add}, "-image sm_60 x.cu", "NVRTC 13.5 compiles for sm_75 and newer"},
+		{"an architecture that NVRTC does not know", map[string]string{"x.cu": add}, "-image sm_60 x.cu", "NVRTC 13.5 compiles for sm_75 and newer, and not for sm_60: use NVRTC 12: get it with go run github.com/cudabind/cudabind/tools/libs@latest get -version 12 nvrtc, and name its folder by -nvrtc\n"},
+		{"PTX for an architecture that NVRTC does not know", map[string]string{"x.cu": add}, "-image compute_60 x.cu", "and not for compute_60: use NVRTC 12"},
+		{"an architecture that no NVRTC knows", map[string]string{"x.cu": add}, "-image compute_10 x.cu", `the architecture "compute_10" is older than sm_30, or there is none of that name`},
 		{"a rename without a name", map[string]string{"x.cu": add}, "-rename add x.cu", "it must be NAME=VALUE"},
 		{"a source that does not compile", map[string]string{"x.cu": "__global__ void f() {\n\tno;\n}"}, "x.cu", `kernels: x.cu: cuda: compile.Compile: x.cu:2:2: error: identifier "no" is undefined`},
 		{"a source without kernels", map[string]string{"x.cu": "__device__ int f() { return 1; }"}, "x.cu", "kernels: x.cu: it has neither kernels nor variables; name instances of templates by -kernels"},
@@ -116,6 +119,20 @@ func TestRefuses(t *testing.T) {
 			assert.Equal(t, before, f.names())
 		})
 	}
+}
+
+// TestDouble tests what the command says of the double of NVRTC for tests, which a program finds by LD_LIBRARY_PATH.
+func TestDouble(t *testing.T) {
+	f, dir := newFolder(t, map[string]string{"x.cu": add}), t.TempDir()
+	file, err := sim.BuildNVRTC(dir, sim.Newest)
+	require.NoError(t, err)
+	c := exec.Command(tool(t), "-package", "p", "x.cu")
+	c.Dir = f.dir
+	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir)
+	out, err := c.CombinedOutput()
+	assert.Error(t, err)
+	assert.Equal(t, "kernels: x.cu: there is no debug information: "+file+" is no NVRTC of NVIDIA, but perhaps the double that simdriver builds: unset LD_LIBRARY_PATH, or name NVIDIA's library by -nvrtc\n", string(out))
+	assert.Equal(t, []string{"x.cu"}, f.names())
 }
 
 // TestWritesWhatChanged tests that an unchanged source writes nothing, and that -check tells what is stale.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/safe/compile"
 	"github.com/cudabind/cudabind/tools/kernels/emit"
 	"github.com/cudabind/cudabind/tools/kernels/model"
@@ -138,7 +140,12 @@ func (c *config) analyze(ctx context.Context, s *source) (*read.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return read.Cubin(image.Code)
+	f, err := read.Cubin(image.Code)
+	if errors.Is(err, read.ErrNoDebug) {
+		library, _, _ := nvrtc.Library()
+		return nil, fmt.Errorf("%w: %s is no NVRTC of NVIDIA, but perhaps the double that simdriver builds: unset LD_LIBRARY_PATH, or name NVIDIA's library by -nvrtc", err, library)
+	}
+	return f, err
 }
 
 // compiled compiles a unit for each architecture of -image, into files of the output's folder.
@@ -154,7 +161,6 @@ func (c *config) compiled(ctx context.Context, s *source, u *model.Unit) (*emit.
 		suffix := ".cubin"
 		if ptx {
 			o.Format, suffix = compile.PTX, ".ptx"
-			o.Arch = "sm_" + strings.TrimPrefix(arch, "compute_")
 		}
 		image, err := compile.Compile(ctx, s.text, o)
 		if err != nil {

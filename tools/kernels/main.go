@@ -48,7 +48,7 @@ type config struct {
 func main() {
 	if err := run(context.Background(), os.Args[1:], os.Stderr); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "kernels:", err)
+			fmt.Fprintln(os.Stderr, "kernels:", strings.ReplaceAll(err.Error(), "in nvrtc.Open", "by -nvrtc")) // the command has a flag for what programs do by a call
 		}
 		os.Exit(1)
 	}

@@ -1,7 +1,7 @@
 // Command libs gets CUDA libraries for programs that run on this machine, where
 // no CUDA toolkit is needed, and tells where programs find them:
 //
-//	go run github.com/cudabind/cudabind/tools/libs get nvrtc cublas
+//	go run github.com/cudabind/cudabind/tools/libs@latest get nvrtc cublas
 //
 // It downloads NVIDIA's own wheels by pip, checks them against pinned sums and
 // unpacks the libraries below cudabind/libs in the user's cache folder. The raw

@@ -16,7 +16,7 @@ type CublasStatus_t uint32
 const (
 	// The call succeeded.
 	CUBLAS_STATUS_SUCCESS CublasStatus_t = 0
-	// The handle is nil, or no usable GPU or driver was found.
+	// The handle is nil, or no usable GPU or driver was found: a simulated driver is not enough.
 	CUBLAS_STATUS_NOT_INITIALIZED CublasStatus_t = 1
 	// Not enough memory for the library's own use.
 	CUBLAS_STATUS_ALLOC_FAILED CublasStatus_t = 3

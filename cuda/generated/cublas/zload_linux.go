@@ -21,7 +21,7 @@ var (
 	besideLibrary  = []string{"libcublasLt.so.*"}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in cublas.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in cublas.Open"
 
 // toolkitTarget is where toolkits, also of conda, have the libraries of this architecture.
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]

@@ -15,7 +15,7 @@ var (
 	besideLibrary  = []string{"libcublasLt.so.*"}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in cublas.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in cublas.Open"
 
 var toolkitTarget = runtime.GOARCH
 

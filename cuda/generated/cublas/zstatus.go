@@ -31,7 +31,7 @@ func statusText(v CublasStatus_t) string {
 	case CUBLAS_STATUS_SUCCESS:
 		return "the call succeeded"
 	case CUBLAS_STATUS_NOT_INITIALIZED:
-		return "the handle is nil, or no usable GPU or driver was found"
+		return "the handle is nil, or no usable GPU or driver was found: a simulated driver is not enough"
 	case CUBLAS_STATUS_ALLOC_FAILED:
 		return "not enough memory for the library's own use"
 	case CUBLAS_STATUS_INVALID_VALUE:

@@ -14,7 +14,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/lib", "nvidia/cublas/lib", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in cublaslt.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in cublaslt.Open"
 
 var toolkitTarget = runtime.GOARCH
 

@@ -20,7 +20,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/lib", "nvidia/cuda_runtime/lib", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get -version 13 cudart, or install the CUDA runtime 13, or set LD_LIBRARY_PATH to the directory of libcudart.so.13"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get -version 13 cudart, or install the CUDA runtime 13, or set LD_LIBRARY_PATH to the directory of libcudart.so.13"
 
 // toolkitTarget is where toolkits, also of conda, have the libraries of this architecture.
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]

@@ -70,7 +70,7 @@ const (
 	CUFFT_INVALID_TYPE CufftResult = 3
 	// An argument is nil or out of range.
 	CUFFT_INVALID_VALUE CufftResult = 4
-	// The library or the driver failed, perhaps there is no driver.
+	// The library or the driver failed, perhaps there is no driver, or a simulated one.
 	CUFFT_INTERNAL_ERROR CufftResult = 5
 	// A kernel of the transform could not be launched.
 	CUFFT_EXEC_FAILED CufftResult = 6

@@ -20,7 +20,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/lib", "nvidia/cufft/lib", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get cufft, or install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in cufft.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cufft, or install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in cufft.Open"
 
 // toolkitTarget is where toolkits, also of conda, have the libraries of this architecture.
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]

@@ -14,7 +14,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/lib", "nvidia/cufft/lib", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get cufft, or install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in cufft.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cufft, or install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in cufft.Open"
 
 var toolkitTarget = runtime.GOARCH
 

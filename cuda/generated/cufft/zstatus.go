@@ -39,7 +39,7 @@ func statusText(v CufftResult) string {
 	case CUFFT_INVALID_VALUE:
 		return "an argument is nil or out of range"
 	case CUFFT_INTERNAL_ERROR:
-		return "the library or the driver failed, perhaps there is no driver"
+		return "the library or the driver failed, perhaps there is no driver, or a simulated one"
 	case CUFFT_EXEC_FAILED:
 		return "a kernel of the transform could not be launched"
 	case CUFFT_SETUP_FAILED:

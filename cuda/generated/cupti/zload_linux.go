@@ -20,7 +20,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/lib", "nvidia/cuda_cupti/lib", "extras/CUPTI/lib64", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get cupti, or install the CUDA toolkit or the Python package nvidia-cuda-cupti, or name the directory of CUPTI in cupti.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cupti, or install the CUDA toolkit or the Python package nvidia-cuda-cupti, or name the directory of CUPTI in cupti.Open"
 
 // toolkitTarget is where toolkits, also of conda, have the libraries of this architecture.
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]

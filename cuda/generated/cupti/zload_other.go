@@ -14,7 +14,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/lib", "nvidia/cuda_cupti/lib", "extras/CUPTI/lib64", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get cupti, or install the CUDA toolkit or the Python package nvidia-cuda-cupti, or name the directory of CUPTI in cupti.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get cupti, or install the CUDA toolkit or the Python package nvidia-cuda-cupti, or name the directory of CUPTI in cupti.Open"
 
 var toolkitTarget = runtime.GOARCH
 

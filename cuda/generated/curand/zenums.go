@@ -32,7 +32,7 @@ const (
 	CURAND_STATUS_LAUNCH_FAILURE CurandStatus = 201
 	// Earlier work of the program had failed already.
 	CURAND_STATUS_PREEXISTING_FAILURE CurandStatus = 202
-	// The device could not be set up, perhaps there is no driver.
+	// The device could not be set up, perhaps there is no driver, or a simulated one.
 	CURAND_STATUS_INITIALIZATION_FAILED CurandStatus = 203
 	// The device cannot do what is asked.
 	CURAND_STATUS_ARCH_MISMATCH CurandStatus = 204

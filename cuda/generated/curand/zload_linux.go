@@ -21,7 +21,7 @@ var (
 	besideLibrary  = []string{"libcudart.so.*"}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get curand, or install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in curand.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get curand, or install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in curand.Open"
 
 // toolkitTarget is where toolkits, also of conda, have the libraries of this architecture.
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]

@@ -15,7 +15,7 @@ var (
 	besideLibrary  = []string{"libcudart.so.*"}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get curand, or install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in curand.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get curand, or install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in curand.Open"
 
 var toolkitTarget = runtime.GOARCH
 

@@ -49,7 +49,7 @@ func statusText(v CurandStatus) string {
 	case CURAND_STATUS_PREEXISTING_FAILURE:
 		return "earlier work of the program had failed already"
 	case CURAND_STATUS_INITIALIZATION_FAILED:
-		return "the device could not be set up, perhaps there is no driver"
+		return "the device could not be set up, perhaps there is no driver, or a simulated one"
 	case CURAND_STATUS_ARCH_MISMATCH:
 		return "the device cannot do what is asked"
 	case CURAND_STATUS_INTERNAL_ERROR:

@@ -20,7 +20,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/nccl/lib", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get nccl, or install the Python package nvidia-nccl-cu13 or NVIDIA's package libnccl2, or name the directory of NCCL in nccl.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nccl, or install the Python package nvidia-nccl-cu13 or NVIDIA's package libnccl2, or name the directory of NCCL in nccl.Open"
 
 // toolkitTarget is where toolkits, also of conda, have the libraries of this architecture.
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]

@@ -14,7 +14,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/nccl/lib", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get nccl, or install the Python package nvidia-nccl-cu13 or NVIDIA's package libnccl2, or name the directory of NCCL in nccl.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nccl, or install the Python package nvidia-nccl-cu13 or NVIDIA's package libnccl2, or name the directory of NCCL in nccl.Open"
 
 var toolkitTarget = runtime.GOARCH
 

@@ -20,7 +20,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/lib", "nvidia/nvjitlink/lib", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get nvjitlink, or install the CUDA toolkit or the Python package nvidia-nvjitlink, or name the directory of nvJitLink in nvjitlink.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nvjitlink, or install the CUDA toolkit or the Python package nvidia-nvjitlink, or name the directory of nvJitLink in nvjitlink.Open"
 
 // toolkitTarget is where toolkits, also of conda, have the libraries of this architecture.
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]

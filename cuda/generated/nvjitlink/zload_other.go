@@ -14,7 +14,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/lib", "nvidia/nvjitlink/lib", "lib64", "lib", toolkitTarget}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get nvjitlink, or install the CUDA toolkit or the Python package nvidia-nvjitlink, or name the directory of nvJitLink in nvjitlink.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nvjitlink, or install the CUDA toolkit or the Python package nvidia-nvjitlink, or name the directory of nvJitLink in nvjitlink.Open"
 
 var toolkitTarget = runtime.GOARCH
 

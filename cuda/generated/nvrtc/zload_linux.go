@@ -21,7 +21,7 @@ var (
 	besideLibrary  = []string{"libnvrtc-builtins.so*"}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get nvrtc, or install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in nvrtc.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nvrtc, or install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in nvrtc.Open"
 
 // toolkitTarget is where toolkits, also of conda, have the libraries of this architecture.
 var toolkitTarget = map[string]string{"amd64": "targets/x86_64-linux/lib", "arm64": "targets/sbsa-linux/lib"}[runtime.GOARCH]

@@ -15,7 +15,7 @@ var (
 	besideLibrary  = []string{"libnvrtc-builtins.so*"}
 )
 
-const missing = "get it with go run github.com/cudabind/cudabind/tools/libs get nvrtc, or install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in nvrtc.Open"
+const missing = "get it with go run github.com/cudabind/cudabind/tools/libs@latest get nvrtc, or install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in nvrtc.Open"
 
 var toolkitTarget = runtime.GOARCH
 

@@ -28,8 +28,8 @@ func (a arch) name(f Format) string {
 
 func (a arch) String() string { return strconv.Itoa(a.number) + a.suffix }
 
-// archPattern leaves out numbers with which nvJitLink ends the process.
-var archPattern = regexp.MustCompile(`^(sm|compute)_([3-9][0-9]|[1-9][0-9][0-9])([af]?)$`)
+// archPattern leaves out numbers with which nvJitLink ends the process, as it does for those below 30.
+var archPattern = regexp.MustCompile(`^(sm|compute)_([1-9][0-9]{0,2})([af]?)$`)
 
 func parseArch(text string, f Format) (arch, error) {
 	m := archPattern.FindStringSubmatch(text)
@@ -42,6 +42,9 @@ func parseArch(text string, f Format) (arch, error) {
 		return arch{}, fmt.Errorf("%w: %s stands for PTX: write sm_%s%s, or set Options.Format to PTX", safe.ErrInvalidArgument, text, m[2], m[3])
 	}
 	number, _ := strconv.Atoi(m[2])
+	if number < 30 {
+		return arch{}, fmt.Errorf("%w: the architecture %q is older than sm_30, or there is none of that name", safe.ErrInvalidArgument, text)
+	}
 	return arch{number, m[3]}, nil
 }
 
@@ -77,13 +80,14 @@ func known() ([]int, error) {
 }
 
 // refuseArch returns an error if NVRTC does not compile for a.
-func refuseArch(a arch, known []int, version string) error {
+func refuseArch(a arch, f Format, known []int, version string) error {
+	name := a.name(f)
 	first := map[string]int{"": 0, "a": 90, "f": 100}[a.suffix]
 	switch {
 	case a.number < first:
-		return fmt.Errorf("%w: there is no sm_%v: architectures with %s begin with sm_%d%s; write sm_%d", safe.ErrInvalidArgument, a, a.suffix, first, a.suffix, a.number)
+		return fmt.Errorf("%w: there is no %s: architectures with %s begin with sm_%d%s; write sm_%d", safe.ErrInvalidArgument, name, a.suffix, first, a.suffix, a.number)
 	case a.suffix == "f" && !newer(version, "12.8"):
-		return fmt.Errorf("%w: NVRTC %s does not know sm_%v: get NVRTC 12.9 or newer with go run github.com/cudabind/cudabind/tools/libs get nvrtc", errors.ErrUnsupported, version, a)
+		return fmt.Errorf("%w: NVRTC %s does not know %s: get NVRTC 12.9 or newer with go run github.com/cudabind/cudabind/tools/libs@latest get nvrtc", errors.ErrUnsupported, version, name)
 	case len(known) == 0 || slices.Contains(known, a.number):
 		return nil
 	case a.number < known[0]:
@@ -91,13 +95,13 @@ func refuseArch(a arch, known []int, version string) error {
 		if a.number < 50 {
 			older, major = 11, ""
 		}
-		get := ": get it with go run github.com/cudabind/cudabind/tools/libs get " + major + "nvrtc, and name its folder in nvrtc.Open"
+		get := ": get it with go run github.com/cudabind/cudabind/tools/libs@latest get " + major + "nvrtc, and name its folder in nvrtc.Open"
 		if major == "" {
 			get = ", which comes with the CUDA toolkit 11.8"
 		}
-		return fmt.Errorf("%w: NVRTC %s compiles for sm_%d and newer, and not for sm_%v: use NVRTC %d%s", errors.ErrUnsupported, version, known[0], a, older, get)
+		return fmt.Errorf("%w: NVRTC %s compiles for sm_%d and newer, and not for %s: use NVRTC %d%s", errors.ErrUnsupported, version, known[0], name, older, get)
 	}
-	return fmt.Errorf("%w: NVRTC %s does not know sm_%v, but %s: get a newer one with go run github.com/cudabind/cudabind/tools/libs get nvrtc, or compile PTX for an older architecture", errors.ErrUnsupported, version, a, list(known))
+	return fmt.Errorf("%w: NVRTC %s does not know %s, but %s: get a newer one with go run github.com/cudabind/cudabind/tools/libs@latest get nvrtc, or compile PTX for an older architecture", errors.ErrUnsupported, version, name, list(known))
 }
 
 // list is "sm_75, sm_80, ...".

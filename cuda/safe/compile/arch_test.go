@@ -26,6 +26,7 @@ func TestParseArch(t *testing.T) {
 		{"90", MachineCode, ""},
 		{"sm_1", MachineCode, ""},
 		{"sm_9", MachineCode, ""},
+		{"sm_29", MachineCode, ""},
 		{"sm_090", MachineCode, ""},
 		{"sm_90x", MachineCode, ""},
 		{"sm_90 -G", MachineCode, ""},
@@ -41,6 +42,8 @@ func TestParseArch(t *testing.T) {
 			assert.Equal(t, test.name, a.name(test.format))
 		})
 	}
+	_, err := parseArch("compute_10", PTX)
+	assert.ErrorContains(t, err, `"compute_10" is older than sm_30`)
 }
 
 func TestForDevice(t *testing.T) {
@@ -60,7 +63,7 @@ func TestForDevice(t *testing.T) {
 		a, f := forDevice(arch{number: test.device}, MachineCode, known)
 		assert.Equal(t, test.arch, a.String())
 		assert.Equal(t, test.format, f)
-		err := refuseArch(a, known, "13.5")
+		err := refuseArch(a, MachineCode, known, "13.5")
 		if test.says == "" {
 			assert.NoError(t, err)
 			continue
@@ -68,16 +71,17 @@ func TestForDevice(t *testing.T) {
 		assert.ErrorIs(t, err, errors.ErrUnsupported)
 		assert.ErrorContains(t, err, test.says)
 	}
-	assert.ErrorContains(t, refuseArch(arch{number: 130}, known, "13.5"), "does not know sm_130")
+	assert.ErrorContains(t, refuseArch(arch{number: 130}, MachineCode, known, "13.5"), "does not know sm_130")
+	assert.ErrorContains(t, refuseArch(arch{number: 130}, PTX, known, "13.5"), "does not know compute_130")
 	for _, a := range []arch{{90, "a"}, {100, "a"}, {100, "f"}, {120, "f"}} {
-		assert.NoError(t, refuseArch(a, known, "13.5"))
+		assert.NoError(t, refuseArch(a, MachineCode, known, "13.5"))
 	}
 	for _, a := range []arch{{75, "a"}, {80, "f"}, {90, "f"}} {
-		err := refuseArch(a, known, "13.5")
+		err := refuseArch(a, MachineCode, known, "13.5")
 		assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 		assert.ErrorContains(t, err, "there is no sm_"+a.String())
 	}
-	err := refuseArch(arch{100, "f"}, known, "12.8")
+	err := refuseArch(arch{100, "f"}, MachineCode, known, "12.8")
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.ErrorContains(t, err, "NVRTC 12.9 or newer")
 }

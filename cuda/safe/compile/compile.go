@@ -109,7 +109,7 @@ func tooNew(err error, f Format) string {
 		return fmt.Sprintf("the driver is of CUDA %s and does not load PTX of NVRTC %s: compile machine code, which is Options.Format's default, install a newer driver, or use an older NVRTC", version, c.version)
 	}
 	if versionNumber(c.version)/1000 > int(is)/1000 {
-		return fmt.Sprintf("the driver is of CUDA %s and does not load machine code of NVRTC %s: install a newer driver, or get an older NVRTC with go run github.com/cudabind/cudabind/tools/libs get -version %d nvrtc, and name its folder in nvrtc.Open", version, c.version, is/1000)
+		return fmt.Sprintf("the driver is of CUDA %s and does not load machine code of NVRTC %s: install a newer driver, or get an older NVRTC with go run github.com/cudabind/cudabind/tools/libs@latest get -version %d nvrtc, and name its folder in nvrtc.Open", version, c.version, is/1000)
 	}
 	return ""
 }
@@ -212,7 +212,7 @@ func compile(ctx context.Context, a arch, t text, o Options, relocatable bool) (
 		}
 		all, err := known()
 		if err == nil {
-			err = refuseArch(a, all, c.version)
+			err = refuseArch(a, o.Format, all, c.version)
 		}
 		if err != nil {
 			return nil, err

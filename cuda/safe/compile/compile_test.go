@@ -426,7 +426,7 @@ func TestNoNVRTC(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			assert.ErrorContains(t, err, "install the CUDA toolkit")
 		} else {
-			assert.ErrorContains(t, err, "tools/libs get nvrtc")
+			assert.ErrorContains(t, err, "tools/libs@latest get nvrtc")
 		}
 		assert.ErrorContains(t, err, "looked in")
 	}, "LD_LIBRARY_PATH=", "CUDA_HOME=", "CUDA_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=")

@@ -99,7 +99,7 @@ func TestFoundHeaders(t *testing.T) {
 				if test.found == "" {
 					var e *Error
 					require.ErrorAs(t, err, &e)
-					assert.Contains(t, e.Hint, "tools/libs get nvrtc")
+					assert.Contains(t, e.Hint, "tools/libs@latest get nvrtc")
 					return
 				}
 				require.NoError(t, err)

@@ -142,7 +142,7 @@ func compilePiece(ctx context.Context, a arch, in *piece, o Options, lto bool, l
 			return nil, err
 		}
 		if newer(c.version, linker) {
-			return nil, fmt.Errorf("%w: nvJitLink %s cannot link LTO-IR of NVRTC %s: get a newer one with go run github.com/cudabind/cudabind/tools/libs get nvjitlink, or link without LTO", errors.ErrUnsupported, linker, c.version)
+			return nil, fmt.Errorf("%w: nvJitLink %s cannot link LTO-IR of NVRTC %s: get a newer one with go run github.com/cudabind/cudabind/tools/libs@latest get nvjitlink, or link without LTO", errors.ErrUnsupported, linker, c.version)
 		}
 	}
 	return compile(ctx, a, in.text, o, true)
@@ -250,7 +250,7 @@ func linkPieces(ctx context.Context, c *compiler, flags []string, pieces []piece
 func linkHint(e *Error, version string) string {
 	if errors.Is(e.Err, nvjitlink.NVJITLINK_ERROR_OUTDATED_LIBRARY) || strings.Contains(e.Log, "newer version of nvJitLink") || strings.Contains(e.Log, "Unsupported .version") {
 		e.Err = fmt.Errorf("%w: %w", errors.ErrUnsupported, e.Err)
-		return "an input is of a newer CUDA version than nvJitLink " + version + ": get a newer one with go run github.com/cudabind/cudabind/tools/libs get nvjitlink, or compile the input with an older compiler"
+		return "an input is of a newer CUDA version than nvJitLink " + version + ": get a newer one with go run github.com/cudabind/cudabind/tools/libs@latest get nvjitlink, or compile the input with an older compiler"
 	}
 	if errors.Is(e.Err, nvjitlink.NVJITLINK_ERROR_LTO_NOT_ENABLED) || strings.Contains(e.Log, "without LTO") {
 		return "an input holds LTO-IR: set Options.LTO"

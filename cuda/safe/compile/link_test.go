@@ -165,7 +165,7 @@ func TestLinkErrors(t *testing.T) {
 			"twice":           {[]Input{{Source: callee}, {Source: callee}}, func(o *Options) { o.LTO = true }, "half_of"},
 			"nonsense":        {[]Input{{Name: "junk", Code: []byte("hello world")}}, nil, "junk"},
 			"wrong PTX":       {[]Input{{Code: []byte(".version 7.0\n.target sm_70\n.address_size 64\nbad")}}, nil, "ptx input:4: error"},
-			"newer PTX":       {[]Input{{Code: []byte(".version 19.0\n.target sm_70\n.address_size 64\n")}}, nil, "tools/libs get nvjitlink"},
+			"newer PTX":       {[]Input{{Code: []byte(".version 19.0\n.target sm_70\n.address_size 64\n")}}, nil, "tools/libs@latest get nvjitlink"},
 			"wrong source":    {[]Input{{Name: "a.cu", Source: "missing"}}, nil, "a.cu:1:"},
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@
 // [Handler] serves a recording over HTTP, and [Tests] adds the flag -cudaprofile to the tests of a package.
 //
 // A recording uses CUPTI, which comes with the CUDA toolkit, or by
-// "go run github.com/cudabind/cudabind/tools/libs get cupti". Where it is missing, [Start] returns a
+// "go run github.com/cudabind/cudabind/tools/libs@latest get cupti". Where it is missing, [Start] returns a
 // [cupti.LibraryError]; to load it from a certain folder, call [cupti.Open] before.
 // Recordings need Linux; ranges work everywhere.
 package profile

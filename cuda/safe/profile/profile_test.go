@@ -189,7 +189,7 @@ func TestMissing(t *testing.T) {
 		var missing *cupti.LibraryError
 		require.ErrorAs(t, err, &missing)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorContains(t, err, "tools/libs get cupti")
+		require.ErrorContains(t, err, "tools/libs@latest get cupti")
 		Begin(t.Context(), "range").End()
 		w := httptest.NewRecorder()
 		Handler().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))

@@ -5,7 +5,7 @@
 //
 // [Uniform], [Normal], [LogNormal], [Poisson] and [Bits] take buffers of any length, at any
 // address: where cuRAND cannot fill a buffer, it fills memory of the same stream, which is
-// then copied. They enqueue work and return. Buffers are retained as by a launch.
+// then copied. They enqueue work and return, except Poisson, which waits. Buffers are retained as by a launch.
 //
 // # Order
 //

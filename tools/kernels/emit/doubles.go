@@ -18,7 +18,7 @@ func Doubles(pkg string, u *model.Unit, image *Image) ([]byte, error) {
 	}
 	w := &writer{newFile(pkg, u, constraint), u, image}
 	name := u.Go + "Doubles"
-	comment(w.File, fmt.Sprintf("%s are Go functions that do the work of the kernels of %s on the simulated driver: see\n[sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.", name, u.Source))
+	comment(w.File, fmt.Sprintf("%s are Go functions that do the work of the kernels of %s on the simulated driver: see\n[sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:\nthe next wait returns the error, and [sim.Control.Violation] names the kernel.", name, u.Source))
 	w.Type().Id(name).StructFunc(func(g *jen.Group) {
 		for _, k := range u.Kernels {
 			g.Id(k.Go).Add(double(k))

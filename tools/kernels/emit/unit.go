@@ -138,7 +138,7 @@ func (w *writer) load() {
 	u := w.unit
 	comment(w.File, fmt.Sprintf("of%s finds the kernels in a module, and closes it if that fails.", u.Go))
 	w.Func().Id("of"+u.Go).Params(jen.Id("m").Op("*").Qual(model.Safe, "Module"), jen.Err().Error()).Params(jen.Op("*").Id(u.Go), jen.Error()).BlockFunc(func(g *jen.Group) {
-		g.If(jen.Err().Op("!=").Nil()).Block(jen.Return(jen.Nil(), jen.Err()))
+		g.If(jen.Err().Op("!=").Nil()).Block(jen.Return(jen.Op("&").Id(u.Go).Values(), jen.Err()))
 		g.Id("k").Op(":=").Op("&").Id(u.Go).Values(jen.Dict{jen.Id("Module"): jen.Id("m")})
 		if len(u.Kernels) > 0 {
 			g.For(jen.List(jen.Id("_"), jen.Id("f")).Op(":=").Range().Index().Struct(
@@ -153,7 +153,7 @@ func (w *writer) load() {
 			})).Block(
 				jen.If(jen.List(jen.Op("*").Id("f").Dot("kernel"), jen.Err()).Op("=").Id("m").Dot("KernelWith").Call(jen.Id("f").Dot("name"), jen.Id("f").Dot("options")), jen.Err().Op("!=").Nil()).Block(
 					jen.Id("m").Dot("Close").Call(),
-					jen.Return(jen.Nil(), jen.Err()),
+					jen.Return(jen.Op("&").Id(u.Go).Values(), jen.Err()),
 				),
 			)
 		}
@@ -193,7 +193,7 @@ func (w *writer) loadSource() {
 	w.Comment(Embed(w.image.Files...))
 	w.Var().Id(files).Qual("embed", "FS")
 	w.Line()
-	comment(w.File, fmt.Sprintf("Load%s compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns\nthe errors of [compile.LoadFS] and [safe.Module.KernelWith].", u.Go))
+	comment(w.File, fmt.Sprintf("Load%s compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns\nthe errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.", u.Go))
 	w.Func().Id("Load"+u.Go).Params(jen.Id("ctx").Qual("context", "Context"), jen.Id("x").Op("*").Qual(model.Safe, "Context"), jen.Id("o").Qual(compilePath, "Options")).
 		Params(jen.Op("*").Id(u.Go), jen.Error()).BlockFunc(func(g *jen.Group) {
 		prepend(g, "Kernels", w.unit.Expressions())
@@ -237,7 +237,7 @@ func (w *writer) loadCompiled() {
 		w.Line()
 	}
 	w.Anon("embed")
-	comment(w.File, fmt.Sprintf("Load%s loads the kernels that were compiled for %s. It returns the errors of [compile.LoadImage] and\n[safe.Module.KernelWith].", u.Go, w.archs()))
+	comment(w.File, fmt.Sprintf("Load%s loads the kernels that were compiled for %s. It returns the errors of [compile.LoadImage] and\n[safe.Module.KernelWith], and with an error kernels that are like closed ones.", u.Go, w.archs()))
 	w.Func().Id("Load"+u.Go).Params(jen.Id("x").Op("*").Qual(model.Safe, "Context")).Params(jen.Op("*").Id(u.Go), jen.Error()).Block(
 		jen.Return(jen.Id("of" + u.Go).Call(jen.Qual(compilePath, "LoadImage").CallFunc(func(g *jen.Group) {
 			g.Id("x")

@@ -64,7 +64,7 @@ func (k *Hard) Close() error {
 var hardFiles embed.FS
 
 // LoadHard compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadHard(ctx context.Context, x *safe.Context, o compile.Options) (*Hard, error) {
 	o.Kernels = append([]string{
 		"unused",
@@ -117,7 +117,7 @@ func LoadHard(ctx context.Context, x *safe.Context, o compile.Options) (*Hard, e
 // ofHard finds the kernels in a module, and closes it if that fails.
 func ofHard(m *safe.Module, err error) (*Hard, error) {
 	if err != nil {
-		return nil, err
+		return &Hard{}, err
 	}
 	k := &Hard{Module: m}
 	for _, f := range []struct {
@@ -163,7 +163,7 @@ func ofHard(m *safe.Module, err error) (*Hard, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Hard{}, err
 		}
 	}
 	return k, nil

@@ -13,7 +13,8 @@ import (
 )
 
 // HardDoubles are Go functions that do the work of the kernels of hard.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type HardDoubles struct {
 	Block         func(grid sim.Grid, a, b []float32, n int32)
 	Unused        func(grid sim.Grid, a int32, arg2 []float32, arg3 float64)

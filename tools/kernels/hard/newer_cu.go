@@ -31,7 +31,7 @@ func (k *Newer) Close() error {
 var newerFiles embed.FS
 
 // LoadNewer compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadNewer(ctx context.Context, x *safe.Context, o compile.Options) (*Newer, error) {
 	o.Kernels = append([]string{
 		"large",
@@ -46,7 +46,7 @@ func LoadNewer(ctx context.Context, x *safe.Context, o compile.Options) (*Newer,
 // ofNewer finds the kernels in a module, and closes it if that fails.
 func ofNewer(m *safe.Module, err error) (*Newer, error) {
 	if err != nil {
-		return nil, err
+		return &Newer{}, err
 	}
 	k := &Newer{Module: m}
 	for _, f := range []struct {
@@ -61,7 +61,7 @@ func ofNewer(m *safe.Module, err error) (*Newer, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Newer{}, err
 		}
 	}
 	return k, nil

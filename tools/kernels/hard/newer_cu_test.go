@@ -10,7 +10,8 @@ import (
 )
 
 // NewerDoubles are Go functions that do the work of the kernels of newer.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type NewerDoubles struct {
 	Large  func(grid sim.Grid, b Big, o []int32)
 	MacroF func(grid sim.Grid, x []float32)

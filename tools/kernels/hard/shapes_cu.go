@@ -29,7 +29,7 @@ func (k *Shapes) Close() error {
 var shapesFiles embed.FS
 
 // LoadShapes compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns
-// the errors of [compile.LoadFS] and [safe.Module.KernelWith].
+// the errors of [compile.LoadFS] and [safe.Module.KernelWith], and with an error kernels that are like closed ones.
 func LoadShapes(ctx context.Context, x *safe.Context, o compile.Options) (*Shapes, error) {
 	o.Flags = append([]string{
 		"-device-int128",
@@ -40,7 +40,7 @@ func LoadShapes(ctx context.Context, x *safe.Context, o compile.Options) (*Shape
 // ofShapes finds the kernels in a module, and closes it if that fails.
 func ofShapes(m *safe.Module, err error) (*Shapes, error) {
 	if err != nil {
-		return nil, err
+		return &Shapes{}, err
 	}
 	k := &Shapes{Module: m}
 	for _, f := range []struct {
@@ -54,7 +54,7 @@ func ofShapes(m *safe.Module, err error) (*Shapes, error) {
 	} {
 		if *f.kernel, err = m.KernelWith(f.name, f.options); err != nil {
 			m.Close()
-			return nil, err
+			return &Shapes{}, err
 		}
 	}
 	return k, nil

@@ -10,7 +10,8 @@ import (
 )
 
 // ShapesDoubles are Go functions that do the work of the kernels of shapes.cu on the simulated driver: see
-// [sim.Control.Kernel]. The launch of a kernel without one fails, and the driver's message names it.
+// [sim.Control.Kernel]. The launch of a kernel without one fails as that of a faulty kernel does:
+// the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type ShapesDoubles struct {
 	Scale   func(grid sim.Grid, dstx, dsty, dstz, srcx, srcy, srcz, factor []float32, mul float32, n int32)
 	Shift   func(grid sim.Grid, dst, src []float32, nx, ny, nz, shx int32, clamp float32)

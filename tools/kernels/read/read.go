@@ -22,6 +22,9 @@ const (
 	globalSpace  = 5                  // and of __device__ and __managed__ ones
 )
 
+// ErrNoDebug: machine code of CUDA has no debug information.
+var ErrNoDebug = errors.New("there is no debug information")
+
 // A reader reads one cubin.
 type reader struct {
 	elf     *elf.File
@@ -70,6 +73,9 @@ func (r *reader) open(image []byte) (err error) {
 	copy(image[0x14:], []byte{1, 0, 0, 0}) // the version: NVRTC 12 writes its own there
 	if r.elf, err = elf.NewFile(bytes.NewReader(image)); err != nil {
 		return err
+	}
+	if r.elf.Section(".debug_info") == nil {
+		return ErrNoDebug
 	}
 	if r.dwarf, err = r.elf.DWARF(); err != nil {
 		return fmt.Errorf("the debug information: %w", err)

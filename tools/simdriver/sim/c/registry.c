@@ -268,7 +268,7 @@ bool kernel_fits(const struct kernel *k, const struct function *f)
 	if (k && k == empty)
 		return true;
 	if (k && k->nparams < 0 && f->untold) {
-		logged("kernel %s is a function in C, and its image does not tell its parameters: register it with sim.Control.Kernel", f->name);
+		logged("kernel %s is in C, and its image does not tell its parameters: register it with sim.Control.Kernel, or use NVIDIA's NVRTC, by simdriver -nvrtc=false", f->name);
 		return false;
 	}
 	if (k && (k->nparams < 0 || f->untold || alike(k, f)))
