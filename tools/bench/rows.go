@@ -39,6 +39,8 @@ func calls(g *gpu) []row {
 	streamInC := loop(cloop.Query, streamQuery, s)
 	streamRaw := times(func() error { return driver.CuStreamQuery(g.stream.Raw()) })
 	stream := times(func() error { return done(g.stream.Query()) })
+	calls := []safe.RawCall{{Address: safe.Symbol(driver.Library, "cuEventRecord")(), Args: [8]uint64{uint64(e), uint64(s)}}}
+	prepare := func(driver.CUstream) []safe.RawCall { return calls }
 	both := []target{rawCall, safeCall}
 	return []row{
 		{
@@ -61,6 +63,14 @@ func calls(g *gpu) []row {
 			c: recordInC, raw: recordRaw,
 			safe: times(func() error {
 				return g.stream.EnqueueRaw(func(s driver.CUstream) error { return driver.CuEventRecord(g.event.Raw(), s) })
+			}),
+		},
+		{
+			name: "event record, by EnqueueCalls", batch: queue, prepare: g.idle, targets: []target{rawCall, enqueueRaw},
+			c: recordInC, raw: recordRaw,
+			safe: times(func() error {
+				_, err := safe.EnqueueCalls(safe.RawWork{Stream: g.stream}, prepare)
+				return err
 			}),
 		},
 		{name: "event query, done", c: eventInC, raw: eventRaw, safe: event, prepare: g.idle, targets: both},
