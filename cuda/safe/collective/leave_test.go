@@ -232,6 +232,9 @@ func TestSplitBesideCall(t *testing.T) {
 // on.
 func TestGroupInCaptureInPart(t *testing.T) {
 	w := newWorld(t)
+	if len(w.comms) < 2 {
+		t.Skip("needs two devices")
+	}
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
 	w.warm(t, b)
 	sum := func() error {
