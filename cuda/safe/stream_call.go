@@ -52,9 +52,9 @@ func Symbol(loaded func() (file, version string, err error), name string) (addre
 // returns 0 for memory that is closed meanwhile. What prepare locks stays locked until EnqueueCalls has returned, and is
 // for the caller to unlock.
 //
-// EnqueueCalls returns whether it has made the calls. If it has not, without an error, use EnqueueRaw: prepare has
-// returned no calls, or one without an Address; or the stream is capturing, something in w.Uses cannot be used, or the
-// program is one without cgo. The caller finds errors of the functions in the calls.
+// EnqueueCalls returns whether it has made the calls. If it has not, without an error, use EnqueueRaw, which may return
+// one: prepare has returned no calls, or one without an Address; or the stream is capturing, something in w.Uses or the
+// context cannot be used, or the program is one without cgo. The caller finds errors of the functions in the calls.
 //
 // Source: cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing.
 func EnqueueCalls(w RawWork, prepare func(raw driver.CUstream) []RawCall) (made bool, err error) {
@@ -65,6 +65,9 @@ func EnqueueCalls(w RawWork, prepare func(raw driver.CUstream) []RawCall) (made 
 	s, err := w.Stream.openUnacquired(op)
 	if err != nil || !rt.CallsFunctions {
 		return false, err
+	}
+	if rt.InCallback() { // prepare may wait for a lock
+		return false, &Error{Op: op, Err: ErrInCallback}
 	}
 	a := admission{op: op, stream: s, flags: enqueues | unacquired, places: rawPlaces}
 	if w.Waits {
@@ -79,22 +82,16 @@ func EnqueueCalls(w RawWork, prepare func(raw driver.CUstream) []RawCall) (made 
 	if a.capture != nil || s.reachesAll(w.Uses, nil) >= 0 {
 		return false, nil
 	}
-	calls := prepare(s.raw)
-	if !callable(calls) {
-		return false, nil
+	if !w.Waits { // the functions may launch graphs; entered before what prepare locks, as by EnqueueRaw
+		slot := executables.Slot(s.number)
+		if err := slot.Enter(&executables); err != nil {
+			return false, wrap(op, err)
+		}
+		defer slot.Leave()
 	}
 	s.reveal()
-	s.released() // by a function, perhaps
-	if w.Waits {
-		return s.call(op, calls)
-	}
-	slot := executables.Slot(s.number) // a library may launch graphs
-	if err := slot.Enter(&executables); err != nil {
-		return false, wrap(op, err)
-	}
-	made, err = s.call(op, calls)
-	slot.Leave()
-	return made, err
+	calls := prepare(s.raw)
+	return callable(calls) && s.call(calls), nil
 }
 
 // callable tells whether there are calls, all with an address.
@@ -107,15 +104,9 @@ func callable(calls []RawCall) bool {
 	return len(calls) > 0
 }
 
-// call makes the calls, unless the stream is capturing.
-func (s *streamCore) call(op string, calls []RawCall) (made bool, err error) {
+// call makes the calls, unless the stream is capturing or cannot be asked.
+func (s *streamCore) call(calls []RawCall) (made bool) {
+	s.released() // by a function, perhaps
 	c := rt.Calls{Home: rt.Home{CallContext: s.ctx.raw, Context: s.ctx.raw, ID: s.ctx.id}, Stream: s.raw, N: uint32(len(calls))}
-	switch code := c.Do((*rt.Function)(unsafe.Pointer(&calls[0]))); code {
-	case 0:
-		return true, nil
-	case rt.CodeCapturing:
-		return false, nil
-	default:
-		return false, failed(op, code)
-	}
+	return c.Do((*rt.Function)(unsafe.Pointer(&calls[0]))) == 0
 }

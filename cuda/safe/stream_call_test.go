@@ -195,7 +195,7 @@ func TestEnqueueCallsNotMade(t *testing.T) {
 // TestEnqueueCallsRefused: errors by which nothing was called.
 func TestEnqueueCallsRefused(t *testing.T) {
 	x := open(t, 0)
-	s, b := stream(t, x), buffer[uint32](t, x, 1)
+	s, other, b := stream(t, x), stream(t, x), buffer[uint32](t, x, 1)
 	calls := func(raw driver.CUstream) []safe.RawCall { return []safe.RawCall{sets(t, b, 1, raw)} }
 	_, err := safe.EnqueueCalls(safe.RawWork{Stream: s}, nil)
 	require.ErrorIs(t, err, safe.ErrInvalidArgument)
@@ -206,17 +206,54 @@ func TestEnqueueCallsRefused(t *testing.T) {
 		_, err := safe.EnqueueCalls(safe.RawWork{Stream: s}, calls)
 		assert.ErrorIs(t, err, safe.ErrClosed, name)
 	}
-	_, err = s.LaunchHostFunc(func() {
-		made, err := safe.EnqueueCalls(safe.RawWork{Stream: s}, calls)
-		assert.ErrorIs(t, err, safe.ErrInCallback)
-		assert.False(t, made)
-	})
+	inCallback := func() {
+		for _, s := range []*safe.Stream{s, other} {
+			made, err := safe.EnqueueCalls(safe.RawWork{Stream: s}, func(driver.CUstream) []safe.RawCall {
+				t.Error("prepare may wait for locks") // that goroutines hold which wait for this one
+				return nil
+			})
+			assert.ErrorIs(t, err, safe.ErrInCallback)
+			assert.False(t, made)
+		}
+	}
+	_, err = s.LaunchHostFunc(inCallback)
 	require.NoError(t, errors.Join(err, s.Synchronize()))
-	require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error {
-		_, err := safe.EnqueueCalls(safe.RawWork{Stream: s}, calls)
-		assert.ErrorIs(t, err, safe.ErrInCallback)
-		return nil
-	}))
+	require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error { inCallback(); return nil }))
+}
+
+// TestEnqueueCallsUnasked: where nobody knows whether the stream is capturing, EnqueueRaw has to enqueue the work, or to fail.
+func TestEnqueueCallsUnasked(t *testing.T) {
+	needsSimulated(t)
+	s := stream(t, open(t, 0))
+	defer simulated.Reset()
+	simulated.Fail("cuStreamIsCapturing", 1, uint32(driver.CUDA_ERROR_ILLEGAL_ADDRESS))
+	made, err := safe.EnqueueCalls(safe.RawWork{Stream: s}, func(raw driver.CUstream) []safe.RawCall {
+		return []safe.RawCall{{Address: symbol(t, "cuStreamQuery"), Args: [8]uint64{uint64(raw)}}}
+	})
+	require.NoError(t, err)
+	assert.False(t, made)
+}
+
+// TestEnqueueCallsReveals: a stream whose handle the program has got is destroyed, and not used again.
+func TestEnqueueCallsReveals(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	for name, prepare := range map[string]func(driver.CUstream) []safe.RawCall{
+		"no calls": func(driver.CUstream) []safe.RawCall { return nil },
+		"a panic":  func(driver.CUstream) []safe.RawCall { panic("on purpose") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := safe.NewStream(x)
+			require.NoError(t, err)
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = safe.EnqueueCalls(safe.RawWork{Stream: s}, prepare)
+			}()
+			before := simulated.Calls("cuStreamDestroy_v2")
+			require.NoError(t, s.Close())
+			assert.Eventually(t, func() bool { return simulated.Calls("cuStreamDestroy_v2") > before }, 10*time.Second, time.Millisecond)
+		})
+	}
 }
 
 // TestEnqueueCallsExcludes: while calls are made, no capture of the stream begins, and no other work is enqueued.

@@ -36,22 +36,32 @@ func inHostFunc(t *testing.T, s *safe.Stream, f func() error, free func()) error
 // holds the communicator.
 func TestOperationInHostFunc(t *testing.T) {
 	needsDouble(t)
-	w := newRegistered(t, 100)
+	t.Run("registered memory", func(t *testing.T) {
+		w := newRegistered(t, 100)
+		operationInHostFunc(t, w.world, w.b[0])
+	})
+	t.Run("other memory", func(t *testing.T) {
+		w := newWorld(t)
+		operationInHostFunc(t, w, filled(t, w, 4, func(int, int) int32 { return 1 })[0])
+	})
+}
+
+func operationInHostFunc(t *testing.T, w *world, b *safe.Buffer[int32]) {
 	other, err := safe.NewStreamWith(w.contexts[0], safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	defer other.Close()
 	tell(t, &told.Busy, 1<<30)
 	before := told.get(&told.Operations)
 	busy := make(chan error, 1)
-	go func() { busy <- Broadcast(w.comms[0], w.streams[0], w.b[0], 0) }()
+	go func() { busy <- Broadcast(w.comms[0], w.streams[0], b, 0) }()
 	for told.get(&told.Operations) == before {
 		runtime.Gosched()
 	}
 	abort := func() { w.comms[0].Abort(errors.New("enough")) }
 	for name, f := range map[string]func() error{
-		"alone": func() error { return Broadcast(w.comms[0], other, w.b[0], 0) },
+		"alone": func() error { return Broadcast(w.comms[0], other, b, 0) },
 		"in a group": func() error {
-			return Group(func(g *Calls) error { return Broadcast(w.comms[0].In(g), other, w.b[0], 0) })
+			return Group(func(g *Calls) error { return Broadcast(w.comms[0].In(g), other, b, 0) })
 		},
 	} {
 		assert.ErrorIs(t, inHostFunc(t, other, f, abort), safe.ErrInCallback, name)

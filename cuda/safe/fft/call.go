@@ -45,7 +45,7 @@ type call struct {
 	plan      *plan
 	handle    *handle
 	direction int32
-	in, out   uint64 // addresses
+	in, out   extent
 	scale     launch
 	at        library.Place // of list
 	list      []safe.RawCall
@@ -69,12 +69,9 @@ func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], ou
 	if to.overlaps {
 		return library.Refuse(op, safe.ErrOverlap, "elements of Shape.In overlap")
 	}
-	if err := p.check(a, b); err != nil {
-		return library.Rename(op, err)
-	}
 	c := calls.Get().(*call)
 	c.plan, c.Object, c.Stream, c.Memory = p, p.Object, s, p.made.work
-	c.in, c.out, c.direction, c.handle = a.address, b.address, direction, &p.made.forward
+	c.in, c.out, c.direction, c.handle = a, b, direction, &p.made.forward
 	if direction == cufft.CUFFT_INVERSE && !p.oneHandle() {
 		c.handle = &p.made.inverse
 	}
@@ -91,14 +88,17 @@ func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], ou
 
 // run is called while the stream's captures neither begin nor end.
 func (c *call) run(at library.Place) error {
+	if err := c.plan.check(c.in, c.out); err != nil {
+		return err
+	}
 	if err := c.handle.set(at); err != nil {
 		return err
 	}
-	if err := cufft.CufftXtExec(c.handle.raw, ffi.Pointer(c.in), ffi.Pointer(c.out), c.direction); err != nil {
+	if err := cufft.CufftXtExec(c.handle.raw, ffi.Pointer(c.in.address), ffi.Pointer(c.out.address), c.direction); err != nil {
 		return err
 	}
 	if c.scales() {
-		return c.scale.enqueue(&c.plan.made.scaler, driver.CUdeviceptr(c.out), at.Stream)
+		return c.scale.enqueue(&c.plan.made.scaler, driver.CUdeviceptr(c.out.address), at.Stream)
 	}
 	return nil
 }
@@ -110,9 +110,9 @@ var (
 	exec        = safe.Symbol(cufft.Library, "cufftXtExec")
 )
 
-// prepare returns the calls of cuFFT that run makes, unless a kernel follows them.
+// prepare returns the calls of cuFFT that run makes, unless a kernel follows them or run refuses.
 func (c *call) prepare(at library.Place) []safe.RawCall {
-	if c.scales() {
+	if c.scales() || c.plan.check(c.in, c.out) != nil {
 		return nil
 	}
 	h, raw := c.handle, uint64(c.handle.raw)
@@ -124,7 +124,7 @@ func (c *call) prepare(at library.Place) []safe.RawCall {
 			c.list = append(c.list, safe.RawCall{Address: setWorkArea(), Args: [8]uint64{raw, uint64(at.Memory)}})
 		}
 	}
-	c.list = append(c.list, safe.RawCall{Address: exec(), Args: [8]uint64{raw, c.in, c.out, uint64(uint32(c.direction))}})
+	c.list = append(c.list, safe.RawCall{Address: exec(), Args: [8]uint64{raw, c.in.address, c.out.address, uint64(uint32(c.direction))}})
 	return c.list
 }
 

@@ -87,6 +87,9 @@ func (c *Call) Submit() error {
 	if c == nil || c.Do == nil || c.Memory < 0 {
 		return Refuse("", safe.ErrInvalidArgument, "Do is nil, or Memory is negative")
 	}
+	if (c.Prepare == nil) != (c.Called == nil) {
+		return Refuse("", safe.ErrInvalidArgument, "there is one of Prepare and Called")
+	}
 	if c.of != c {
 		c.of, c.enqueue, c.prepare, c.busy = c, c.run, c.calls, 0
 	}

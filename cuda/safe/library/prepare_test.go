@@ -119,6 +119,28 @@ func TestPrepareFails(t *testing.T) {
 	require.NoError(t, submit(c, s, b))
 	assert.Equal(t, map[string]int{"Prepare": 3, "made": 3, "Do": 1}, did)
 
+	called := c.Called
+	c.Called = nil
+	require.ErrorIs(t, submit(c, s, b), safe.ErrInvalidArgument)
+	c.Called = called
+
 	require.NoError(t, c.Object.Close())
 	require.ErrorIs(t, submit(c, s, b), safe.ErrClosed)
+}
+
+// TestPrepareInDo: a call within another one of the same object is refused before it waits for the object.
+func TestPrepareInDo(t *testing.T) {
+	x := open(t)
+	s, other := stream(t, x), stream(t, x)
+	b, err := safe.NewBuffer[uint32](x, 4)
+	require.NoError(t, err)
+	defer b.Close()
+	o := newObject(t, x, counted(new(counts)))
+	c, did := prepared(t, o, b)
+	c.Memory = 0
+	require.NoError(t, o.Enqueue(s, 0, func(library.Place) error {
+		assert.ErrorIs(t, submit(c, other, b), safe.ErrInCallback)
+		return nil
+	}))
+	assert.Empty(t, did)
 }
