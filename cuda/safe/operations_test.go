@@ -167,6 +167,7 @@ var within = map[string][]string{
 	"Context.CloseAll":         {"Open", "NewEvent", "Event.Close", "Context.Close"},
 	"Stream.CaptureTo":         {"Stream.LaunchHostFunc", "Kernel.Launch"},
 	"Stream.CaptureExecutable": {"Stream.LaunchHostFunc", "Kernel.Launch", "Graph.Close"},
+	"EnqueueCalls":             {"Stream.EnqueueRaw"}, // see clearByCalls
 }
 
 // operations are the exported operations that call the driver.

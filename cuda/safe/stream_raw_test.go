@@ -28,9 +28,14 @@ func clearRaw[T any](b *safe.Buffer[T], raw driver.CUstream) error {
 // clearByCalls enqueues clearRaw, in a single call of C where that is possible.
 func clearByCalls[T any](b *safe.Buffer[T], s *safe.Stream) error {
 	address := uint64(b.Raw())
+	var calls [1]safe.RawCall
 	made, err := safe.EnqueueCalls(safe.RawWork{Stream: s, Uses: []safe.Arg{b.Arg()}}, func(raw driver.CUstream) []safe.RawCall {
-		return []safe.RawCall{{Address: clearing(), Args: [8]uint64{address, 0, b.Size(), uint64(raw)}}}
+		calls[0] = safe.RawCall{Address: clearing(), Args: [8]uint64{address, 0, b.Size(), uint64(raw)}}
+		return calls[:]
 	})
+	if made && calls[0].Result != 0 {
+		return &safe.Error{Op: "EnqueueCalls", Err: driver.CUresult(calls[0].Result)}
+	}
 	if made || err != nil {
 		return err
 	}
