@@ -9,7 +9,7 @@
 /* rt_symbol returns the address of a function of a library that is loaded, or 0. */
 uintptr_t rt_symbol(const char *file, const char *name)
 {
-	void *library = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+	void *library = (void *)rt_library(file);
 	uintptr_t address = library ? (uintptr_t)dlsym(library, name) : 0;
 
 	if (library)

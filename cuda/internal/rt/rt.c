@@ -10,7 +10,7 @@ enum { NOT_READY = 600 };
 
 union rt_cu rt_cu;
 
-/* rt_library returns a handle of the loaded driver, or 0. */
+/* rt_library returns a handle of a library that is loaded, or 0. */
 uintptr_t rt_library(const char *file)
 {
 	return (uintptr_t)dlopen(file, RTLD_LAZY | RTLD_NOLOAD);

@@ -224,6 +224,7 @@ func (b *batch) lock() error {
 	return err
 }
 
+// fresh returns an error if a communicator cannot be used, or if list has to list again. The communicators are locked.
 func (b *batch) fresh() error {
 	for _, c := range b.cores {
 		if err := c.session.usable(); err != nil {
@@ -236,17 +237,18 @@ func (b *batch) fresh() error {
 	return nil
 }
 
-// result returns the error that NCCL's becomes, which the communicators have then, too, unless NCCL has refused the call.
+// result explains an error of NCCL's and ends the communicators with it, unless NCCL has only refused the call: then they
+// work as before.
 func (b *batch) result(err error) error {
 	if err == nil {
 		return nil
 	}
-	explains := explained(err)
-	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(b.calls) == 1 && !b.calls[0].grouped() {
-		return explains // the communicator works as before
+	code, ok := err.(nccl.NcclResult_t)
+	err = explained(err)
+	if refused := ok && code == nccl.NcclInvalidArgument && len(b.calls) == 1 && !b.calls[0].grouped(); !refused {
+		failAll(b.cores, err)
 	}
-	failAll(b.cores, explains)
-	return explains
+	return err
 }
 
 // sameCapture refuses a group whose streams are in a capture only in part. They are in no more than one.

@@ -132,8 +132,13 @@ func (w *workspaces) last(s *safe.Stream, size int) *workspace {
 
 // call begins a call with a workspace. mu is held.
 func (w *workspaces) call(space *workspace) {
-	w.clock++
 	space.calls++
+	w.use(space)
+}
+
+// use makes a workspace the one that was used last. mu is held.
+func (w *workspaces) use(space *workspace) {
+	w.clock++
 	space.used = w.clock
 }
 
@@ -217,8 +222,7 @@ func (w *workspaces) keep(space *workspace) error {
 	if !full || least != nil {
 		space.kept = true
 		w.all = append(w.all, space)
-		w.clock++
-		space.used = w.clock
+		w.use(space)
 	}
 	if full && least != nil {
 		w.drop(least)

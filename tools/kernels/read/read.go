@@ -22,7 +22,7 @@ const (
 	globalSpace  = 5                  // and of __device__ and __managed__ ones
 )
 
-// ErrNoDebug: machine code of CUDA has no debug information.
+// ErrNoDebug says that machine code of CUDA has no debug information.
 var ErrNoDebug = errors.New("there is no debug information")
 
 // A reader reads one cubin.
