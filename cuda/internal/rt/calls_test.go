@@ -43,7 +43,9 @@ int cuGetErrorString(int code, char **p) {
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuInit(unsigned flags) { return 0; }
 int cuCtxGetId(ARGUMENTS) { *(long *)b = a; return NOTE("id", 0, 1); }
-int cuCtxGetCurrent(long *current) { *current = 3; return 0; }
+static long current = 3;
+int cuCtxGetCurrent(long *now) { *now = current; return 0; }
+int cuCtxSetCurrent(ARGUMENTS) { current = a; return NOTE("CtxSetCurrent", 0, 1); }
 int cuThreadExchangeStreamCaptureMode(unsigned *mode) { unsigned m = *mode; *mode = 0; ARGUMENTS_OF(m) return 0; }
 int cuStreamIsCapturing(ARGUMENTS) { *(unsigned *)b = a == 1 || a == 6; return NOTE("capturing", 0, 1); }
 int cuStreamQuery(ARGUMENTS) { NOTE("query", 0, 1); return a == 9 ? 600 : a == 13 ? 13 : 0; }
@@ -55,7 +57,7 @@ int cuMemcpyDtoDAsync_v2(ARGUMENTS) { NOTE("dtod", 0, 4); return c == 13 ? 14 : 
 `
 	text = strings.Replace(text, "ARGUMENTS_OF(m)", `note("mode", 0, 1, m, 0, 0, 0, 0, 0, 0, 0, 0);`, 1)
 	for name, n := range map[string]int{
-		"CtxSetCurrent": 1, "StreamSynchronize": 1, "StreamWaitEvent": 3, "StreamBeginCapture_v2": 2, "StreamEndCapture": 1,
+		"StreamSynchronize": 1, "StreamWaitEvent": 3, "StreamBeginCapture_v2": 2, "StreamEndCapture": 1,
 		"EventRecord": 2, "EventRecordWithFlags": 3, "LaunchKernelEx": 2, "LaunchHostFunc": 3,
 		"StreamAddCallback": 4, "MemcpyHtoDAsync_v2": 4, "MemcpyDtoHAsync_v2": 4, "MemcpyAsync": 4, "MemcpyPeerAsync": 6,
 		"MemsetD8Async": 4, "MemsetD16Async": 4, "MemsetD32Async": 4, "MemsetD2D8Async": 6, "MemsetD2D16Async": 6, "MemsetD2D32Async": 6,

@@ -49,8 +49,7 @@ CUresult rt_call_functions(unsigned char *calls, unsigned char *functions)
 			call(&f[i]);
 			failed |= f[i].result;
 		}
-		s.set = 1; /* a function may have made another context current */
 	}
-	rt_end(&s);
+	rt_end_other(&s);
 	return r;
 }

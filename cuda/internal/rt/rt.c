@@ -55,6 +55,16 @@ void rt_end(struct rt_scope *s)
 		rt_cu.cuCtxSetCurrent((CUcontext)s->before);
 }
 
+/* rt_end_other is rt_end after code that may have made another context current. */
+void rt_end_other(struct rt_scope *s)
+{
+	CUcontext now = 0;
+
+	if (!s->set)
+		s->set = rt_cu.cuCtxGetCurrent(&now) || (uintptr_t)now != s->before;
+	rt_end(s);
+}
+
 /* check_home returns RT_RESET if the context no longer has the id. An id of 0 is not compared. */
 static CUresult check_home(uintptr_t context, unsigned long long id)
 {
@@ -93,8 +103,7 @@ void rt_leave(unsigned char *scope)
 	struct rt_scope *s = (struct rt_scope *)scope;
 
 	rt_called_back = 0; /* as rt_enter has found it */
-	s->set = 1; /* the code in between may have made another context current */
-	rt_end(s);
+	rt_end_other(s);
 }
 
 CUresult rt_check_capturing(CUstream stream)

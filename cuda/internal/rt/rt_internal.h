@@ -75,6 +75,7 @@ CUresult rt_begin(struct rt_scope *s, uintptr_t context, unsigned relaxed);
 /* rt_begin_home is rt_begin, if home still has the id. */
 CUresult rt_begin_home(struct rt_scope *s, uintptr_t context, uintptr_t home, unsigned long long id, unsigned relaxed);
 void rt_end(struct rt_scope *s);
+void rt_end_other(struct rt_scope *s);
 /* rt_check_capturing returns RT_CAPTURING if the stream is capturing. */
 CUresult rt_check_capturing(CUstream stream);
 /* rt_legacy is rt_check_capturing for the legacy stream, whose use invalidates captures of blocking streams, and 0 for others. */

@@ -3,7 +3,6 @@ package library
 import (
 	"errors"
 	"slices"
-	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -58,7 +57,7 @@ type Call struct {
 	moved   bool // the stream is in another capture, or in none
 	enqueue func(driver.CUstream) error
 	of      *Call // whose function enqueue is, and whose call is busy: not that of a copy
-	busy    uint32
+	busy    bool
 }
 
 // Enqueue calls f, which enqueues work on the stream that uses the Object, a workspace of size
@@ -74,7 +73,7 @@ func (o *Object) Enqueue(s *safe.Stream, size int, f func(Place) error, uses ...
 
 // Reset forgets everything but the functions and the room in Uses. It does nothing while Submit runs.
 func (c *Call) Reset() {
-	if c == nil || c.of == c && atomic.LoadUint32(&c.busy) != 0 {
+	if c == nil || c.of == c && c.busy {
 		return
 	}
 	clear(c.Uses[:cap(c.Uses)]) // Submit may have used more
@@ -82,7 +81,7 @@ func (c *Call) Reset() {
 }
 
 // Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
-// right as long as they stay in order. It returns [safe.ErrInUse] if the Call is submitted by its own Do.
+// right as long as they stay in order. It returns [safe.ErrInUse] if the Call is submitted by its own function.
 func (c *Call) Submit() error {
 	if c == nil || c.Do == nil || c.Memory < 0 {
 		return Refuse("", safe.ErrInvalidArgument, "Do is nil, or Memory is negative")
@@ -91,17 +90,23 @@ func (c *Call) Submit() error {
 		return Refuse("", safe.ErrInvalidArgument, "there is one of Prepare and Called")
 	}
 	if c.of != c {
-		c.of, c.enqueue, c.prepare, c.busy = c, c.run, c.calls, 0
+		c.of, c.enqueue, c.prepare, c.busy = c, c.run, c.calls, false
 	}
-	if !atomic.CompareAndSwapUint32(&c.busy, 0, 1) {
-		return Refuse("", safe.ErrInUse, "the Call is submitted by its own function, or by another goroutine")
+	if c.busy {
+		return Refuse("", safe.ErrInUse, "the Call is submitted by its own function")
 	}
-	defer atomic.StoreUint32(&c.busy, 0)
-	if err := c.Object.Acquire(); err != nil {
-		return err
+	if c.Object == nil || c.Object.core == nil || c.Object.core.Closed() {
+		return safe.ErrClosed
 	}
-	defer c.Object.Release()
+	c.busy = true
+	defer c.over()
 	core := c.Object.core
+	if core.resource == nil { // which work retains
+		if err := c.Object.Acquire(); err != nil {
+			return err
+		}
+		defer core.Release()
+	}
 	if err := c.first(core); err != nil {
 		return err
 	}
@@ -121,13 +126,15 @@ func (c *Call) Submit() error {
 	}
 }
 
+func (c *Call) over() { c.busy = false }
+
 // try enqueues the work with the memory of space, and gives that back, also if Do panics.
 func (c *Call) try(core *core) (err error) {
 	if space := c.space; space != nil {
 		c.Uses = append(c.Uses, space.memory.Arg())
 		defer func() {
 			c.space = nil
-			if done := core.spaces.put(space); !c.moved && err == nil {
+			if done := space.put(); !c.moved && err == nil {
 				err = done
 			}
 		}()
@@ -182,6 +189,10 @@ func (c *Call) move(core *core) (err error) {
 	if c.Memory == 0 {
 		return nil
 	}
+	if err := c.Object.Acquire(); err != nil { // or the workspaces might end
+		return err
+	}
+	defer core.Release()
 	c.space, err = core.spaces.take(c.Stream, c.raw, c.capture, c.Memory)
 	if errors.Is(err, safe.ErrCapturing) && c.capture == 0 {
 		c.space, err = nil, nil // it has begun meanwhile: ask again
@@ -229,6 +240,10 @@ func (c *Call) unlock() {
 // lock locks a handle, if possible the one that worked in a space last.
 func (c *core) lock(space uint64) int {
 	n := len(c.handles)
+	if n == 1 {
+		c.handles[0].Lock()
+		return 0
+	}
 	first := int(space % uint64(n))
 	for i := range n {
 		if at := (first + i) % n; c.handles[at].TryLock() {

@@ -45,8 +45,8 @@ type workspace struct {
 	capture uint64                    // the ID of the capture, or 0
 	size    uint64                    // of memory
 	used    uint64                    // when, by the clock; mu is held
-	calls   int                       // in flight; mu is held
-	kept    bool                      // in all; mu is held
+	calls   atomic.Int32              // in flight; more begin with mu held
+	kept    atomic.Bool               // in all; changes with mu held
 }
 
 var numbers atomic.Uint64 // of workspaces
@@ -132,7 +132,7 @@ func (w *workspaces) last(s *safe.Stream, size int) *workspace {
 
 // call begins a call with a workspace. mu is held.
 func (w *workspaces) call(space *workspace) {
-	space.calls++
+	space.calls.Add(1)
 	w.use(space)
 }
 
@@ -145,7 +145,8 @@ func (w *workspaces) use(space *workspace) {
 // take returns a workspace of size bytes for one call on s, whose handle is raw, in a capture or in none. It
 // allocates if there is none, and closes those of captures that are over.
 func (w *workspaces) take(s *safe.Stream, raw driver.CUstream, capture uint64, size int) (*workspace, error) {
-	space := &workspace{number: numbers.Add(1), stream: weak.Make(s), key: uintptr(unsafe.Pointer(s)), raw: raw, capture: capture, calls: 1}
+	space := &workspace{number: numbers.Add(1), stream: weak.Make(s), key: uintptr(unsafe.Pointer(s)), raw: raw, capture: capture}
+	space.calls.Store(1)
 	if have := w.find(space, size); have != nil {
 		return have, nil
 	}
@@ -167,7 +168,7 @@ func (w *workspaces) take(s *safe.Stream, raw driver.CUstream, capture uint64, s
 		return space, nil
 	}
 	if err := w.keep(space); err != nil {
-		return nil, errors.Join(err, w.put(space))
+		return nil, errors.Join(err, space.put())
 	}
 	return space, nil
 }
@@ -205,7 +206,7 @@ func (w *workspaces) keep(space *workspace) error {
 			continue
 		}
 		n++
-		if have.calls > 0 {
+		if have.calls.Load() > 0 {
 			continue
 		}
 		if have.beside(space) {
@@ -220,7 +221,7 @@ func (w *workspaces) keep(space *workspace) error {
 		least = smaller
 	}
 	if !full || least != nil {
-		space.kept = true
+		space.kept.Store(true)
 		w.all = append(w.all, space)
 		w.use(space)
 	}
@@ -239,17 +240,13 @@ func (w *workspaces) keep(space *workspace) error {
 // drop removes a workspace. mu is held.
 func (w *workspaces) drop(space *workspace) {
 	w.all = slices.DeleteFunc(w.all, func(have *workspace) bool { return have == space })
-	space.kept = false
+	space.kept.Store(false)
 }
 
-// put ends a call.
-func (w *workspaces) put(space *workspace) error {
-	w.mu.Lock()
-	space.calls--
-	over := space.calls == 0 && !space.kept
-	w.mu.Unlock()
-	if over {
-		return space.memory.Close()
+// put ends a call. It closes a workspace that nothing keeps.
+func (space *workspace) put() error {
+	if space.calls.Add(-1) == 0 && !space.kept.Load() {
+		return space.memory.Close() // again, perhaps, if it was dropped meanwhile
 	}
 	return nil
 }
@@ -260,7 +257,7 @@ func (w *workspaces) prune(raw driver.CUstream, capture uint64) (err error) {
 	var captured []*workspace
 	w.mu.Lock()
 	for _, have := range w.all {
-		if have.capture != 0 && have.capture != capture && have.calls == 0 {
+		if have.capture != 0 && have.capture != capture && have.calls.Load() == 0 {
 			captured = append(captured, have)
 		}
 	}
@@ -270,7 +267,7 @@ func (w *workspaces) prune(raw driver.CUstream, capture uint64) (err error) {
 			continue
 		}
 		w.mu.Lock()
-		idle := have.calls == 0 && have.kept
+		idle := have.calls.Load() == 0 && have.kept.Load()
 		if idle {
 			w.drop(have)
 		}

@@ -223,7 +223,7 @@ func fill[T any](g *Generator, op string, s *safe.Stream, b *safe.Buffer[T], d *
 		err = c.Submit()
 	}
 	c.Reset()
-	*c = call{Call: c.Call}
+	c.state = nil // calls in the pool keep nothing alive
 	calls.Put(c)
 	if err == nil {
 		return nil
