@@ -5,7 +5,8 @@
 //	./ranks -source > ranks.c && cc -O2 -o ranks-c ranks.c ..., with what docs/scale.md has
 //	./ranks [-gpus N] [-rounds N] [-c PROGRAM] [-python PROGRAM] [-short] [-page FILE]
 //
-// Each contestant runs in processes of its own, in turns and for several rounds; the table has the medians.
+// Each contestant runs in processes of its own, in turns and for several rounds; the table has the
+// fastest round, and the slowest one where that took more than 1.5 times as long.
 // C and package collective run as threads or goroutines of one process, and as a process for each GPU;
 // torch.distributed has the latter alone. C's communicators are blocking ones, as those of package collective. All wait
 // for each other by the operations alone. Ratios of one run tell something, times of different runs do not.

@@ -34,18 +34,27 @@ var kinds = []struct {
 	{"graph, and wait", func(f *figures) float64 { return f.Graph }},
 }
 
-// median is the median of the rounds, 0 if there is none.
-func (r results) median(name string, m mode, bytes int, of func(*figures) float64) float64 {
-	var all []float64
+// span is a figure in the fastest and in the slowest round, 0 if there is none.
+type span struct{ least, most float64 }
+
+func (r results) span(name string, m mode, bytes int, of func(*figures) float64) (s span) {
 	for i := range r {
 		if v := of(&r[i].figures); r[i].name == name && r[i].mode == m && r[i].Bytes == bytes && v > 0 {
-			all = append(all, v)
+			if s.least == 0 || v < s.least {
+				s.least = v
+			}
+			s.most = max(s.most, v)
 		}
 	}
-	if len(all) == 0 {
-		return 0
+	return s
+}
+
+// String is the fastest round's figure, with the slowest round's if that is far from it.
+func (s span) String() string {
+	if s.most > 1.5*s.least {
+		return micro(s.least) + " to " + micro(s.most)
 	}
-	return median(all)
+	return micro(s.least)
 }
 
 // sizes are those that were measured.
@@ -66,8 +75,8 @@ func (r results) markdown(gpus int) string {
 		fmt.Fprintf(&b, "%d GPUs, %s, in µs:\n\n| all-reduce of | | C | torch.distributed | package collective | to C | to torch |\n|---|---|---|---|---|---|---|\n", gpus, m)
 		for _, bytes := range r.sizes() {
 			for _, k := range kinds {
-				c, torch, ours := r.median(inC, m, bytes, k.of), r.median(inTorch, m, bytes, k.of), r.median(inGo, m, bytes, k.of)
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", size(bytes), k.name, micro(c), micro(torch), micro(ours), ratio(ours, c), ratio(ours, torch))
+				c, torch, ours := r.span(inC, m, bytes, k.of), r.span(inTorch, m, bytes, k.of), r.span(inGo, m, bytes, k.of)
+				fmt.Fprintf(&b, "| %s | %s | %v | %v | %v | %s | %s |\n", size(bytes), k.name, c, torch, ours, ratio(ours.least, c.least), ratio(ours.least, torch.least))
 			}
 		}
 		b.WriteString("\n")
