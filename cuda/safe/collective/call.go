@@ -173,7 +173,9 @@ func (b *batch) run(op string) error {
 // sort lists the communicators, each once, in the order of their locks.
 func (b *batch) sort() {
 	for i := range b.calls {
-		b.cores = append(b.cores, b.calls[i].core)
+		if c := b.calls[i].core; i == 0 || c != b.calls[i-1].core {
+			b.cores = append(b.cores, c)
+		}
 	}
 	b.cores = inOrder(b.cores)
 }

@@ -41,7 +41,8 @@ func (b *batch) prepared(s driver.CUstream) []safe.RawCall {
 		if address == 0 {
 			return nil
 		}
-		b.direct = append(b.direct, safe.RawCall{Address: address, Args: b.calls[i].args(s)})
+		b.direct = append(b.direct, safe.RawCall{Address: address})
+		b.calls[i].args(&b.direct[len(b.direct)-1].Args, s)
 	}
 	if group {
 		b.direct = append(b.direct, safe.RawCall{Address: groupEnd(), Always: true})
@@ -86,8 +87,8 @@ func (k *call) address() uintptr {
 	return symbols[k.kind]()
 }
 
-// args returns the arguments of that function.
-func (k *call) args(s driver.CUstream) (args [8]uint64) {
+// args sets the arguments of that function.
+func (k *call) args(args *[8]uint64, s driver.CUstream) {
 	list := append(args[:0], uint64(k.src), uint64(k.dst), k.count, uint64(k.element))
 	if k.reduces() {
 		list = append(list, uint64(k.reduction.code))
@@ -96,5 +97,4 @@ func (k *call) args(s driver.CUstream) (args [8]uint64) {
 		list = append(list, uint64(uint32(k.peer)))
 	}
 	_ = append(list, uint64(*k.core.raw), uint64(s))
-	return args
 }

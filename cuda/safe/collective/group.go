@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -10,10 +11,10 @@ import (
 
 // Calls collects operations that NCCL gets as one group: see [Group].
 type Calls struct {
-	mu   sync.Mutex // a leaf: guards the fields below
-	all  *batch     // nil when f of Group has returned
-	last *Comm      // that In has returned
-	room Comm       // of the first one: most groups have no other
+	last atomic.Pointer[Comm] // that In has returned
+	mu   sync.Mutex           // a leaf: guards the fields below, and changes of last
+	all  *batch               // nil when f of Group has returned
+	room Comm                 // of the first one: most groups have no other
 }
 
 // A batch is operations that NCCL gets at once.
@@ -105,17 +106,17 @@ func (c *Comm) In(g *Calls) *Comm {
 	if g == nil {
 		return &Comm{core: c.core, whole: whole}
 	}
+	if last := g.last.Load(); last != nil && last.whole == whole {
+		return last
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.last != nil && g.last.whole == whole {
-		return g.last
-	}
 	in := &g.room
-	if g.last != nil {
+	if g.last.Load() != nil {
 		in = new(Comm)
 	}
 	*in = Comm{core: c.core, calls: g, whole: whole}
-	g.last = in
+	g.last.Store(in)
 	return in
 }
 
@@ -125,11 +126,14 @@ var errOver = errors.New("the function of Group has returned")
 // add adds an operation.
 func (g *Calls) add(op string, k *call) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.all == nil {
+	all := g.all
+	if all != nil {
+		all.calls = append(all.calls, *k)
+	}
+	g.mu.Unlock()
+	if all == nil {
 		return refuse(op, safe.ErrInvalidArgument, "%v", errOver)
 	}
-	g.all.calls = append(g.all.calls, *k)
 	return nil
 }
 
