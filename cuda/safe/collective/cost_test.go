@@ -6,30 +6,21 @@ package collective
 
 import (
 	"context"
-	goflag "flag"
 	"os"
 	"testing"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/require"
 )
 
-var updateCounts = goflag.Bool("update", false, "write testdata/counts.txt")
-
 // TestCounts compares what operations take with testdata/counts.txt. Where a change is meant, -update writes the file.
 func TestCounts(t *testing.T) {
 	needsDouble(t)
-	var version int32
-	require.NoError(t, driver.CuDriverGetVersion(&version))
-	if version != 13000 {
-		t.Skip("the counts are those with a driver for CUDA 13.0")
-	}
 	_, err := sim.Attach(os.Getenv("CUDABIND_SIM"))
 	require.NoError(t, err)
 	calls, idle := costs(t)
-	drivertest.Counts(t, "testdata/counts.txt", *updateCounts, idle, calls)
+	drivertest.Counts(t, idle, calls)
 }
 
 // costs are calls of one rank. An operation was captured before: else each asks whether its stream captures.
