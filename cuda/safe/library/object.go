@@ -291,6 +291,7 @@ func (c *core) destroy(wait bool) error {
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &c.destroys}
 	}
+	c.left()
 	err := c.ended()
 	if errors.Is(err, safe.ErrCapturing) || errors.Is(err, safe.ErrInCallback) {
 		return lifetime.ErrLater
@@ -299,6 +300,14 @@ func (c *core) destroy(wait bool) error {
 		err = nil // the reset has destroyed everything
 	}
 	return errors.Join(err, c.abandon())
+}
+
+// left waits for calls whose work may be over, but not their Called. No others begin.
+func (c *core) left() {
+	for i := range c.handles {
+		c.handles[i].Lock()
+		defer c.handles[i].Unlock()
+	}
 }
 
 // end is the life of what the library has created, after that of calls.

@@ -1,0 +1,48 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package library_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCloseBeforeCalled: Called may still use what the library has created, whoever closes the Object meanwhile.
+func TestCloseBeforeCalled(t *testing.T) {
+	x := open(t)
+	for name, options := range map[string]library.Options{
+		"retained": {}, "CallsOnly": {CallsOnly: true}, "handles": {Handles: 3}, "own memory": {Streams: 1, Workspace: 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stream(t, x)
+			b, err := safe.NewBuffer[uint32](x, 4)
+			require.NoError(t, err)
+			defer b.Close()
+			var destroyed atomic.Int32
+			options.Name, options.Create = "object", func() error { return nil }
+			options.Destroy = func() error { destroyed.Add(1); return nil }
+			o := newObject(t, x, options)
+			c, did := prepared(t, o, b)
+			require.NoError(t, submit(c, s, b))
+			called := c.Called
+			c.Called = func(made bool) error {
+				assert.NoError(t, o.Close())
+				for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+					if !assert.Zero(t, destroyed.Load(), "the call still holds the Object") {
+						break
+					}
+				}
+				return called(made)
+			}
+			require.NoError(t, submit(c, s, b))
+			assert.Equal(t, 2, did["made"])
+			assert.Eventually(t, func() bool { return destroyed.Load() == 1 }, 10*time.Second, time.Millisecond)
+		})
+	}
+}
