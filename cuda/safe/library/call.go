@@ -117,6 +117,9 @@ func (c *Call) Submit() error {
 		c.moved = false
 		c.Uses = c.Uses[:own]
 		err := c.try(core)
+		if err != nil && core.Closed() && errors.Is(err, safe.ErrClosed) {
+			return safe.ErrClosed // of the Object, not the number of a use that the caller has not listed
+		}
 		if !c.moved {
 			return err
 		}

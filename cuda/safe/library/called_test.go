@@ -46,3 +46,21 @@ func TestCloseBeforeCalled(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseBeforeUse: the error of a call whose Object is closed meanwhile is that of one that is closed before.
+func TestCloseBeforeUse(t *testing.T) {
+	x := open(t)
+	s := stream(t, x)
+	b, err := safe.NewBuffer[uint32](x, 4)
+	require.NoError(t, err)
+	defer b.Close()
+	o := newObject(t, x, counted(new(counts)))
+	c, did := prepared(t, o, b)
+	require.NoError(t, submit(c, s, b))
+	c.Prepare = func(library.Place) []safe.RawCall {
+		assert.NoError(t, o.Close())
+		return nil // so that it is Do's turn
+	}
+	assert.Equal(t, safe.ErrClosed, submit(c, s, b))
+	assert.Zero(t, did["Do"])
+}
