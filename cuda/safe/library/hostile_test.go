@@ -177,7 +177,7 @@ func TestFromWithin(t *testing.T) {
 	}
 }
 
-// TestSameCall: a Call that its own function submits is refused, and so is one that two goroutines submit.
+// TestSameCall: a Call that its own function submits is refused.
 func TestSameCall(t *testing.T) {
 	x := open(t)
 	s, other := stream(t, x), stream(t, x)
