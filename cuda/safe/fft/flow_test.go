@@ -170,6 +170,28 @@ func TestClosedAtOnce(t *testing.T) {
 	j.check(t)
 }
 
+// TestClosedInCall: no plan is destroyed while a call of it notes what it has set. With -race.
+func TestClosedInCall(t *testing.T) {
+	x := open(t)
+	s := stream(t, x)
+	in, out := buffer(t, x, make([]complex64, 24)), buffer(t, x, make([]complex64, 24))
+	for range 50 {
+		p, err := fft.New[complex64, complex64](x, fft.Shape{N: []int{24}}, fft.Options{})
+		require.NoError(t, err)
+		began, ended := make(chan bool), make(chan error)
+		go func() {
+			err := p.Forward(s, in, out)
+			for close(began); err == nil; {
+				err = p.Forward(s, in, out)
+			}
+			ended <- err
+		}()
+		<-began
+		require.NoError(t, p.Close())
+		require.ErrorIs(t, <-ended, safe.ErrClosed)
+	}
+}
+
 // TestWorkMemory: plans and streams share a few pieces of memory to work in.
 func TestWorkMemory(t *testing.T) {
 	needsDouble(t)

@@ -38,7 +38,7 @@ type Call struct {
 	// Do enqueues the work: see [safe.Stream.EnqueueRaw] for what it may do. The Object is
 	// locked.
 	Do func(Place) error
-	// NoHandle keeps the Object from being locked.
+	// NoHandle keeps the Object from being locked. Called may come after Destroy then.
 	NoHandle bool
 	// Prepare, which may be nil, returns calls of C functions that do all that Do would: see
 	// [safe.EnqueueCalls], which takes the place of EnqueueRaw then. Outside of captures, Prepare gets its turn first; if it
@@ -117,6 +117,9 @@ func (c *Call) Submit() error {
 		c.moved = false
 		c.Uses = c.Uses[:own]
 		err := c.try(core)
+		if err != nil && core.Closed() && errors.Is(err, safe.ErrClosed) {
+			return safe.ErrClosed // of the Object, not the number of a use that the caller has not listed
+		}
 		if !c.moved {
 			return err
 		}

@@ -177,7 +177,7 @@ func TestFromWithin(t *testing.T) {
 	}
 }
 
-// TestSameCall: a Call that its own function submits is refused, and so is one that two goroutines submit.
+// TestSameCall: a Call that its own function submits is refused.
 func TestSameCall(t *testing.T) {
 	x := open(t)
 	s, other := stream(t, x), stream(t, x)
@@ -325,6 +325,12 @@ func TestWrongPlaces(t *testing.T) {
 	assert.ErrorIs(t, o.Matches(foreign), safe.ErrContextMismatch)
 	require.NoError(t, b.Close())
 	assert.ErrorIs(t, o.Enqueue(s, 0, nothing, b.Arg()), safe.ErrClosed)
+	z, err := safe.NewContext(x.Device())
+	require.NoError(t, err)
+	gone, err := safe.NewStream(z)
+	require.NoError(t, errors.Join(err, gone.Close(), z.Close()))
+	assert.ErrorIs(t, o.Enqueue(gone, 100, nothing), safe.ErrClosed)
+	assert.ErrorIs(t, o.Matches(gone), safe.ErrClosed)
 	assert.ErrorIs(t, o.Enqueue(s, 0, nothing, safe.Val(int32(3))), safe.ErrInvalidArgument)
 	assert.ErrorIs(t, o.Enqueue(nil, 0, nothing), safe.ErrClosed)
 	assert.ErrorIs(t, o.Enqueue(s, -1, nothing), safe.ErrInvalidArgument)

@@ -213,16 +213,19 @@ func (o *Object) Context() *safe.Context {
 }
 
 // Matches returns [safe.ErrContextMismatch] if the stream belongs to another context than the Object, and [safe.ErrClosed]
-// if it is closed. [Call.Submit] checks that by itself.
+// if one of these contexts is gone. [Call.Submit] checks that by itself.
 func (o *Object) Matches(s *safe.Stream) error {
 	if o == nil || o.core == nil {
 		return safe.ErrClosed
 	}
-	x := s.Context()
-	if x == nil {
+	x, c := s.Context(), o.core
+	raw, own := x.Raw(), c.x.Raw()
+	switch {
+	case raw == 0:
 		return fmt.Errorf("%w: the stream", safe.ErrClosed)
-	}
-	if c := o.core; x.Raw() != c.x.Raw() {
+	case own == 0: // calls need not acquire the Object
+		return safe.ErrClosed
+	case raw != own:
 		return Refuse("", safe.ErrContextMismatch, "the %s belongs to a context of %v, the stream to one of %v", c.o.Name, c.x.Device(), s.Device())
 	}
 	return nil
@@ -291,6 +294,7 @@ func (c *core) destroy(wait bool) error {
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &c.destroys}
 	}
+	c.left()
 	err := c.ended()
 	if errors.Is(err, safe.ErrCapturing) || errors.Is(err, safe.ErrInCallback) {
 		return lifetime.ErrLater
@@ -299,6 +303,14 @@ func (c *core) destroy(wait bool) error {
 		err = nil // the reset has destroyed everything
 	}
 	return errors.Join(err, c.abandon())
+}
+
+// left waits for calls whose work may be over, but not their Called. No others begin.
+func (c *core) left() {
+	for i := range c.handles {
+		c.handles[i].Lock()
+		defer c.handles[i].Unlock()
+	}
 }
 
 // end is the life of what the library has created, after that of calls.

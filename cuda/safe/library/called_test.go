@@ -1,0 +1,66 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package library_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCloseBeforeCalled: Called may still use what the library has created, whoever closes the Object meanwhile.
+func TestCloseBeforeCalled(t *testing.T) {
+	x := open(t)
+	for name, options := range map[string]library.Options{
+		"retained": {}, "CallsOnly": {CallsOnly: true}, "handles": {Handles: 3}, "own memory": {Streams: 1, Workspace: 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stream(t, x)
+			b, err := safe.NewBuffer[uint32](x, 4)
+			require.NoError(t, err)
+			defer b.Close()
+			var destroyed atomic.Int32
+			options.Name, options.Create = "object", func() error { return nil }
+			options.Destroy = func() error { destroyed.Add(1); return nil }
+			o := newObject(t, x, options)
+			c, did := prepared(t, o, b)
+			require.NoError(t, submit(c, s, b))
+			called := c.Called
+			c.Called = func(made bool) error {
+				assert.NoError(t, o.Close())
+				for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+					if !assert.Zero(t, destroyed.Load(), "the call still holds the Object") {
+						break
+					}
+				}
+				return called(made)
+			}
+			require.NoError(t, submit(c, s, b))
+			assert.Equal(t, 2, did["made"])
+			assert.Eventually(t, func() bool { return destroyed.Load() == 1 }, 10*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// TestCloseBeforeUse: the error of a call whose Object is closed meanwhile is that of one that is closed before.
+func TestCloseBeforeUse(t *testing.T) {
+	x := open(t)
+	s := stream(t, x)
+	b, err := safe.NewBuffer[uint32](x, 4)
+	require.NoError(t, err)
+	defer b.Close()
+	o := newObject(t, x, counted(new(counts)))
+	c, did := prepared(t, o, b)
+	require.NoError(t, submit(c, s, b))
+	c.Prepare = func(library.Place) []safe.RawCall {
+		assert.NoError(t, o.Close())
+		return nil // so that it is Do's turn
+	}
+	assert.Equal(t, safe.ErrClosed, submit(c, s, b))
+	assert.Zero(t, did["Do"])
+}
