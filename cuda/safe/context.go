@@ -373,6 +373,15 @@ func (x *Context) Raw() driver.CUcontext {
 	return x.core.raw
 }
 
+// Equal returns whether x and y are of the same CUDA context, such as the Contexts of two calls of [Open] for one device. A
+// primary context that other code has reset is another one from then on, although CUDA may give it the same handle.
+func (x *Context) Equal(y *Context) bool {
+	if x == nil || y == nil || x.core == nil || y.core == nil {
+		return false
+	}
+	return x.core.same(y.core)
+}
+
 // closed returns whether calls would return ErrClosed.
 func (x *Context) closed() bool {
 	switch {

@@ -64,7 +64,7 @@ func newCore(op string, x *safe.Context, s *session, rank, size int) (*core, err
 	if err != nil {
 		return nil, named(op, err)
 	}
-	if own.Raw() != x.Raw() {
+	if !own.Equal(x) {
 		return nil, errors.Join(refuse(op, safe.ErrContextMismatch, "NCCL works in the primary context of %v: use one of safe.Open", x.Device()), own.Close())
 	}
 	c.x = own

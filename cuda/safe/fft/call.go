@@ -78,7 +78,7 @@ func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], ou
 	c.Uses = append(c.Uses, in.Arg(), out.Arg())
 	err := c.Submit()
 	c.Reset()
-	c.plan, c.handle = nil, nil // calls in the pool keep nothing alive
+	c.plan, c.handle, c.scale = nil, nil, launch{} // calls in the pool keep nothing alive
 	calls.Put(c)
 	if err != nil {
 		return failed(op, err, p.shape)

@@ -43,7 +43,7 @@ type Call struct {
 	// Prepare, which may be nil, returns calls of C functions that do all that Do would: see
 	// [safe.EnqueueCalls], which takes the place of EnqueueRaw then. Outside of captures, Prepare gets its turn first; if it
 	// returns none, Do has to enqueue the work. Called follows when they were made, or could not be made, and
-	// returns the error. The Object is locked from Prepare to Called.
+	// returns the error. The Object is locked from Prepare to Called, so that neither may call it.
 	Prepare func(Place) []safe.RawCall
 	Called  func(made bool) error
 

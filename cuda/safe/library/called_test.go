@@ -3,10 +3,13 @@
 package library_test
 
 import (
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/library"
 	"github.com/stretchr/testify/assert"
@@ -63,4 +66,37 @@ func TestCloseBeforeUse(t *testing.T) {
 	}
 	assert.Equal(t, safe.ErrClosed, submit(c, s, b))
 	assert.Zero(t, did["Do"])
+}
+
+// TestReset: an Object of a primary context that other code has reset is not used on streams of the next one, which may
+// have the same handle.
+func TestReset(t *testing.T) {
+	if onGPU {
+		t.Skip("resets the context of the other tests")
+	}
+	for name, options := range map[string]library.Options{"retained": {}, "CallsOnly": {CallsOnly: true}} {
+		for _, memory := range []int{0, 100} {
+			t.Run(fmt.Sprintf("%s, %d bytes", name, memory), func(t *testing.T) {
+				old, err := safe.Open(0)
+				require.NoError(t, err)
+				defer old.Close()
+				options.Create, options.Destroy = func() error { return nil }, func() error { return nil }
+				o, err := library.New(old, options)
+				require.NoError(t, err)
+				require.NoError(t, driver.CuDevicePrimaryCtxReset(old.Device().Raw()))
+				x, err := safe.Open(0)
+				require.NoError(t, err)
+				assert.False(t, x.Equal(old))
+				s, err := safe.NewStream(x)
+				require.NoError(t, err)
+				assert.True(t, x.Equal(s.Context()))
+				assert.ErrorIs(t, o.Enqueue(s, memory, func(library.Place) error {
+					t.Error("the library was called")
+					return nil
+				}), safe.ErrReset)
+				require.NoError(t, errors.Join(s.Close(), x.Close()))
+				_ = o.Close() // tells of the reset, perhaps
+			})
+		}
+	}
 }

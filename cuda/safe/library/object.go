@@ -212,23 +212,25 @@ func (o *Object) Context() *safe.Context {
 	return o.core.x
 }
 
-// Matches returns [safe.ErrContextMismatch] if the stream belongs to another context than the Object, and [safe.ErrClosed]
-// if one of these contexts is gone. [Call.Submit] checks that by itself.
+// Matches returns [safe.ErrContextMismatch] if the stream belongs to another context than the Object, [safe.ErrReset] if
+// the primary context was reset between the two, and [safe.ErrClosed] if one of their contexts is gone. [Call.Submit] checks
+// that by itself.
 func (o *Object) Matches(s *safe.Stream) error {
 	if o == nil || o.core == nil {
 		return safe.ErrClosed
 	}
 	x, c := s.Context(), o.core
-	raw, own := x.Raw(), c.x.Raw()
 	switch {
-	case raw == 0:
+	case x.Raw() == 0:
 		return fmt.Errorf("%w: the stream", safe.ErrClosed)
-	case own == 0: // calls need not acquire the Object
+	case c.x.Raw() == 0: // calls need not acquire the Object
 		return safe.ErrClosed
-	case raw != own:
-		return Refuse("", safe.ErrContextMismatch, "the %s belongs to a context of %v, the stream to one of %v", c.o.Name, c.x.Device(), s.Device())
+	case x.Equal(c.x):
+		return nil
+	case x.Raw() == c.x.Raw():
+		return Refuse("", safe.ErrReset, "the %s or the stream is of before", c.o.Name)
 	}
-	return nil
+	return Refuse("", safe.ErrContextMismatch, "the %s belongs to a context of %v, the stream to one of %v", c.o.Name, c.x.Device(), s.Device())
 }
 
 // Workspaces returns how many streams have memory now. Memory that only graphs use does not

@@ -30,7 +30,7 @@ type workspaces struct {
 	key   driver.CUcontext // of shared ones
 	users int              // shared.Mutex is held
 
-	mu    sync.Mutex // a leaf until close: guards the fields below
+	mu    sync.Mutex // a leaf: guards the fields below
 	all   []*workspace
 	clock uint64
 }
@@ -84,11 +84,12 @@ func newWorkspaces(x *safe.Context, size, limit int) (*workspaces, error) {
 // close closes the memory. Work and graphs that use it keep it.
 func (w *workspaces) close() (err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, s := range w.all {
+	all := w.all
+	w.all = nil
+	w.mu.Unlock()
+	for _, s := range all {
 		err = errors.Join(err, s.memory.Close())
 	}
-	w.all = nil
 	if w.pool != nil {
 		err = errors.Join(err, w.pool.Close())
 	}
