@@ -1,9 +1,9 @@
 // Command gen writes Go bindings for a CUDA API from NVIDIA's headers.
 //
 //	go get -tool github.com/cudabind/cudabind/gen@latest
-//	go tool gen -cuda 13.5 -api driver -out . -package driver
+//	go tool gen -cuda 13.5 -api driver -out . -package driver -frozen names.txt
 //
-// The headers of a pinned CUDA version are fetched when they are not there yet;
+// The headers of a pinned CUDA version are fetched by pip when they are not there yet;
 // -headers reads an include folder instead, such as that of an installed
 // toolkit. The generated package needs the standard library, the packages whose
 // types it uses and, under the build tag cudabind_nocgo, purego.
