@@ -130,7 +130,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return c.use(text)
 	})
 	fs.StringVar(&c.headers, "headers", "", "read this include `folder`, or several as in $PATH, instead of fetched headers")
-	fs.StringVar(&c.docs, "docs", "own", "whose doc comments: own, or header for the converted text of NVIDIA's headers")
+	fs.StringVar(&c.docs, "docs", "own", "whose doc comments: own, or header for the converted text of the headers")
 	fs.StringVar(&c.frozen, "frozen", "", "`file` that keeps what plain names mean; new names are added to it")
 	fs.StringVar(&c.quirks, "quirks", "", "`file` of further quirks, as JSON: what the header does not say of a declaration")
 	fs.StringVar(&c.cc, "cc", "", "C `compiler` to compare the layouts of records with, none for no comparison (default: $CC or cc, with -headers)")
