@@ -90,7 +90,7 @@ func TestUndecided(t *testing.T) {
 		{"macro that is no constant", "#define CU_NAME {1, 2}", "", "macro CU_NAME has a body that is no constant"},
 		{"function outside the chapters", "/** @} */\nint cuTake(int x);\n/** @{ */", "", "function cuTake stands in no chapter of cuda.h"},
 		{"its chapter is the one before", "int cuGive(int x);\n/** @} */\nint cuTake(int x);\n/** \\defgroup CUDA_VDPAU Video @{ */\nint cuVDPAUTake(int x);", "", `"name":"cuTake","chapter":"CUDA_THING"`},
-		{"variable number of arguments", "int cuTake(int x, ...);", "", "cuda/cuda.h:3:1: cuTake cannot be bound: it takes a variable number of arguments"},
+		{"variable number of arguments", "int cuTake(int x, ...);", "", "cuda.h:3:1: cuTake cannot be bound: it takes a variable number of arguments"},
 		{"other signature", "int cuTake(int x);", "typedef int (*PFN_cuTake_v2000)(long x);", "int cuTake(int x) contradicts cudaTypedefs.h"},
 		{"one Go name", "int cuTake(int x);\nint CuTake;", "", "both become CuTake in Go"},
 		{"one Go name for a function and a type", "int cuTake(int x);\ntypedef int CuTake;", "", "both become CuTake in Go"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,11 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	for _, reason := range api.Reasons() {
 		fmt.Fprintf(stderr, "gen: left out: %s\n", reason)
 	}
+	if c.row != "" {
+		for _, header := range slices.Sorted(maps.Keys(api.Beside)) {
+			fmt.Fprintf(stderr, "gen: left out, as %s is not in \"own\": %s\n", header, list(api.Beside[header]))
+		}
+	}
 	if longs := model.Longs(api); len(longs) > 0 {
 		fmt.Fprintf(stderr, "gen: otherwise in C on Windows, where long has 32 bits and wchar_t 16: %s\n", list(longs))
 	}
@@ -72,7 +78,11 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	pkg := emit.Package{Name: c.pkg, Import: c.importPath, Doc: doc.Package(api, c.pkg)}
 	fill := doc.Fill
 	if c.docs == "header" {
-		fmt.Fprintf(stderr, "gen: the comments of %s are NVIDIA's text: keep it within your own program\n", c.importPath)
+		whose := "NVIDIA's text: keep it within your own program"
+		if !row.OfCUDA() {
+			whose = "the header's text: its licence says where it may be published"
+		}
+		fmt.Fprintf(stderr, "gen: the comments of %s are %s\n", c.importPath, whose)
 		fill, pkg.Notice = doc.FillHeader, api.Notice
 	}
 	if err := fill(api, other); err != nil {

@@ -1,9 +1,9 @@
 // Command gen writes Go bindings for a CUDA API from NVIDIA's headers.
 //
 //	go get -tool github.com/cudabind/cudabind/gen@latest
-//	go tool gen -cuda 13.5 -api driver -out . -package driver
+//	go tool gen -cuda 13.5 -api driver -out . -package driver -frozen names.txt
 //
-// The headers of a pinned CUDA version are fetched when they are not there yet;
+// The headers of a pinned CUDA version are fetched by pip when they are not there yet;
 // -headers reads an include folder instead, such as that of an installed
 // toolkit. The generated package needs the standard library, the packages whose
 // types it uses and, under the build tag cudabind_nocgo, purego.
@@ -130,7 +130,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return c.use(text)
 	})
 	fs.StringVar(&c.headers, "headers", "", "read this include `folder`, or several as in $PATH, instead of fetched headers")
-	fs.StringVar(&c.docs, "docs", "own", "whose doc comments: own, or header for the converted text of NVIDIA's headers")
+	fs.StringVar(&c.docs, "docs", "own", "whose doc comments: own, or header for the converted text of the headers")
 	fs.StringVar(&c.frozen, "frozen", "", "`file` that keeps what plain names mean; new names are added to it")
 	fs.StringVar(&c.quirks, "quirks", "", "`file` of further quirks, as JSON: what the header does not say of a declaration")
 	fs.StringVar(&c.cc, "cc", "", "C `compiler` to compare the layouts of records with, none for no comparison (default: $CC or cc, with -headers)")

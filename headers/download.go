@@ -22,8 +22,8 @@ type downloads struct {
 
 // ask asks pip where the packages are, once for all versions of one. What it
 // does not find, an old pip among the reasons, is missing from the index: the
-// download that then takes place reports the error. Without a connection there
-// is no use in one.
+// download that then takes place reports the error. Without pip or a connection
+// there is no use in one.
 func (d *downloads) ask(ctx context.Context, packages []Package) error {
 	var names []string
 	for _, p := range packages {
@@ -34,9 +34,12 @@ func (d *downloads) ask(ctx context.Context, packages []Package) error {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
+	if err := pipClient.Check(); err != nil {
+		return err
+	}
 	say(d.progress, "asking pip where to find %s", strings.Join(names, ", "))
 	var err error
-	if d.index, err = pipClient.Index(ctx, platforms, names...); errors.Is(err, pip.ErrNoConnection) {
+	if d.index, err = pipClient.Index(ctx, platforms, names...); errors.Is(err, pip.ErrNoConnection) || errors.As(err, new(pip.Missing)) {
 		return err
 	}
 	return nil

@@ -99,7 +99,7 @@ func TestFetchFails(t *testing.T) {
 		want    []string
 	}{
 		{"no python", pinnedTo(good), func(t *testing.T) { t.Setenv("PATH", t.TempDir()) },
-			[]string{"no python3 in PATH", "fetch -from"}},
+			[]string{"no python3 in PATH", "gen -headers DIR/include", "headers fetch -from"}},
 		{"no pip", pinnedTo(good), python(`echo "python3: No module named pip" >&2; exit 1`),
 			[]string{"python3 has no pip: install it", "fetch -from"}},
 		{"no network", pinnedTo(good), python(`for i in 1 2 3 4 5 6; do echo "WARNING: retry $i" >&2; done; echo "ERROR: none found" >&2; exit 1`),
@@ -119,9 +119,13 @@ func TestFetchFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			base := place(t)
 			tt.setup(t)
-			dir, err := tt.release.Fetch(t.Context(), nil)
+			var progress strings.Builder
+			dir, err := tt.release.Fetch(t.Context(), &progress)
 			require.Error(t, err)
 			assert.Empty(t, dir)
+			if tt.name == "no python" || tt.name == "no pip" {
+				assert.NotContains(t, progress.String(), "downloading")
+			}
 			for _, want := range append(tt.want, "CUDA 12.9: ") {
 				assert.ErrorContains(t, err, want)
 			}

@@ -14,7 +14,7 @@ import (
 
 var pipClient = pip.Client{
 	What:    "the headers",
-	Instead: "take the headers of an installed toolkit (fetch -from DIR VERSION)",
+	Instead: "take the headers of an installed toolkit (gen -headers DIR/include, or headers fetch -from DIR VERSION)",
 }
 
 // wheel is the file of a package.

@@ -139,11 +139,7 @@ func (w *writer) kind(c *comment, d *model.Decl) {
 		if d.GoAllowed {
 			may = "It may be a Go function exported to C."
 		}
-		caller := "The library"
-		if w.api.Row.OfCUDA() {
-			caller = "CUDA"
-		}
-		c.text(fmt.Sprintf("It holds the address of a C function, or 0. %s calls it on %s. %s", caller, d.Thread, may))
+		c.text(fmt.Sprintf("It holds the address of a C function, or 0. %s calls it on %s. %s", w.caller(), d.Thread, may))
 	case model.Union:
 		size := fmt.Sprintf(" of %d bytes", d.Size)
 		if len(d.Elsewhere) > 0 {
@@ -156,11 +152,25 @@ func (w *writer) kind(c *comment, d *model.Decl) {
 	}
 }
 
+// caller is who calls callbacks.
+func (w *writer) caller() string {
+	if w.api.Row.OfCUDA() {
+		return "CUDA"
+	}
+	return "The library"
+}
+
 // fallback describes a type that has no entry.
 func (w *writer) fallback(d *model.Decl) string {
 	switch d.Kind {
 	case model.Handle:
-		return fmt.Sprintf("a handle of CUDA's, %s in C; 0 is none.", d.C)
+		of := ""
+		if w.api.Row.OfCUDA() {
+			of = " of CUDA's"
+		}
+		return fmt.Sprintf("a handle%s, %s in C; 0 is none.", of, d.C)
+	case model.Second:
+		return fmt.Sprintf("%s in C.", d.C)
 	case model.Scalar:
 		return fmt.Sprintf("%s in C, a number of %d bytes.", d.C, d.Size)
 	}

@@ -66,7 +66,7 @@ func (w *writer) full(f *model.Func, name string, e *entry, about string) []stri
 	c.label("Capture", e.capture)
 	c.label("From Go", e.golang)
 	for _, cb := range f.Callbacks {
-		c.text(callback(cb))
+		c.text(w.callback(cb))
 	}
 	w.errors(c, f, e)
 	w.see(c, f, name)
@@ -238,12 +238,16 @@ func (w *writer) isMeant(symbol, base string) bool {
 
 // callback says what may be passed as a callback: cgo was promised that no
 // call runs Go code on its own thread.
-func callback(cb *model.Decl) string {
-	if cb.GoAllowed {
-		return fmt.Sprintf("The callback is the address of a C function. CUDA runs it on %s, so it may also be a Go function exported to C; it must call no CUDA function. "+
-			"What it is handed is passed on as a number: pass a runtime/cgo.Handle, not a pointer to Go memory.", cb.Thread)
+func (w *writer) callback(cb *model.Decl) string {
+	if !cb.GoAllowed {
+		return fmt.Sprintf("The callback is the address of a C function, or 0. %s runs it on %s: it must not be a Go function exported to C, and must not call one, or the process dies.", w.caller(), cb.Thread)
 	}
-	return fmt.Sprintf("The callback is the address of a C function, or 0. CUDA runs it on %s: it must not be a Go function exported to C, and must not call one, or the process dies.", cb.Thread)
+	rule := ""
+	if w.api.Row.OfCUDA() { // of other libraries nobody has said so
+		rule = "; it must call no CUDA function"
+	}
+	return fmt.Sprintf("The callback is the address of a C function. %s runs it on %s, so it may also be a Go function exported to C%s. "+
+		"What it is handed is passed on as a number: pass a runtime/cgo.Handle, not a pointer to Go memory.", w.caller(), cb.Thread, rule)
 }
 
 // origin is where a function comes from: version, chapter, NVIDIA's page.

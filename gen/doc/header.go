@@ -52,7 +52,7 @@ func (w *writer) headerFunc(f *model.Func, name, about string) []string {
 	c.code(f.Prototype())
 	obsolete := c.doxygen(blocks)
 	for _, cb := range f.Callbacks {
-		c.text(callback(cb))
+		c.text(w.callback(cb))
 	}
 	w.see(c, f, name)
 	c.text(strings.TrimSpace(about + " " + w.origin(f)))

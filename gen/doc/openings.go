@@ -39,7 +39,7 @@ var openings = map[string]opening{
 		},
 		late:    late,
 		earlier: true,
-		version: "One package serves every driver since CUDA 11.8: no function was ever removed or changed. Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls the symbol in its comment, and keeps this meaning in later versions of this package.",
+		version: "One package serves every driver since CUDA 11.8: no function was ever removed or changed. Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls the symbol in its comment. It keeps this meaning in later versions of a package that is generated with -frozen, as cudabind's own are.",
 		unbound: "For programs that are compiled for per-thread default streams the header defines cuGetProcAddress_v2_ptsz: call [CuGetProcAddress_v2] with [CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM].",
 	},
 	"runtime": {

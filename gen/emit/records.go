@@ -153,13 +153,17 @@ func accessors(f *jen.File, d, in *model.Decl, base int64) {
 		case d.Apart(&placed):
 			copied(f, d, &placed)
 		case in != d || d.Kind == model.Union:
-			overlaid(f, d, &placed)
+			overlaid(f, d, in, &placed)
 		}
 	}
 }
 
-func overlaid(f *jen.File, d *model.Decl, m *model.Field) {
-	f.Commentf("// %s is the member %s of the union, where it lies in u.", m.Go, m.C)
+func overlaid(f *jen.File, d, in *model.Decl, m *model.Field) {
+	of := ""
+	if in.Kind == model.Union {
+		of = " of the union"
+	}
+	f.Commentf("// %s is the member %s%s, where it lies in u.", m.Go, m.C, of)
 	moreDocs(f, m)
 	f.Func().Params(jen.Id("u").Op("*").Id(d.Go)).Id(m.Go).Params().Op("*").Add(goType(m.Type)).Block(
 		jen.Return(jen.Parens(jen.Op("*").Add(goType(m.Type))).Call(place(m.Offset))),

@@ -90,6 +90,7 @@ func (e *emitter) runtime() error {
 	data := map[string]any{
 		"FirstLine": e.firstLine(), "Package": e.pkg.Name, "Prefix": e.prefix(), "Library": l, "Windows": w,
 		"Strings": e.hasStrings(), "Vars": len(e.api.Vars) > 0, "Beside": l.OpensBeside,
+		"Prefixed": e.errorPrefix(), "First": e.api.Funcs[0].Symbol,
 	}
 	for _, file := range []struct{ name, template string }{
 		{"zload.go", "load.go.tmpl"}, {"zload_linux.go", "load_linux.go.tmpl"}, {"zload_elf.go", "load_elf.go.tmpl"}, {"zload_other.go", "load_other.go.tmpl"}, {"zload_windows.go", "load_windows.go.tmpl"},
@@ -106,6 +107,14 @@ func (e *emitter) runtime() error {
 		}
 	}
 	return e.shapes()
+}
+
+// errorPrefix begins the errors of the package: what is not CUDA's has its own name there.
+func (e *emitter) errorPrefix() string {
+	if model.RowOf(e.api.Row.API) == nil {
+		return e.api.Row.API
+	}
+	return "cuda"
 }
 
 // template prints a file of Go from a template.

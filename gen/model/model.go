@@ -14,12 +14,13 @@ type API struct {
 	Funcs   []*Func
 	Aliases []*Alias // plain function names, and names of a type by another
 	Decls   []*Decl
-	Consts  []*Const  // object-like macros and unnamed enumerators
-	Vars    []*Var    // exported variables
-	Dropped []string  // macros that are no constants, which have no place in Go
-	Unbound []Unbound // what the package cannot have, and why
-	Inlines []Inline  // functions that the header defines and the library does not export
-	Skipped []string  // what quirks leave out
+	Consts  []*Const            // object-like macros and unnamed enumerators
+	Vars    []*Var              // exported variables
+	Dropped []string            // macros that are no constants, which have no place in Go
+	Unbound []Unbound           // what the package cannot have, and why
+	Beside  map[string][]string // functions with the library's prefix in headers that are not its own, by header
+	Inlines []Inline            // functions that the header defines and the library does not export
+	Skipped []string            // what quirks leave out
 
 	renamed map[string]string // the Go names that quirks give, by C name
 

@@ -22,6 +22,12 @@ type quirk struct {
 // deviceCode is the place of a callback that is a function of the GPU's.
 const deviceCode = "the GPU, as device code"
 
+// dropping is the thread of a destructor, and calling that of most callbacks that run inside a call.
+const (
+	dropping = "the thread whose call drops the last reference, inside that call"
+	calling  = "the calling thread, inside the call"
+)
+
 // theFlags is why a number holds the values of an enum.
 const theFlags = "the header's text lists the enum's values"
 
@@ -36,14 +42,14 @@ var quirks = []quirk{
 	{"driver", "12.9", "", "CUlogsCallback", callback("the thread whose call failed, inside that call", false), "measured: a failing call runs it before it returns"},
 	{"driver", "13.2", "", "CUcoredumpStatusCallback", callback("a thread that CUDA does not name", false), "the header promises no thread, and the process is about to be dumped"},
 	{"driver", "13.3", "", "CUgraphRecaptureCallback", callback("the thread that ends the capture, inside that call", false), "it decides on a difference while the capture ends"},
-	{"driver", "", "", "cuUserObjectCreate.destroy", onCallingThread, "measured: the call that drops the last reference runs it"},
+	{"driver", "", "", "cuUserObjectCreate.destroy", onThread(dropping), "measured: the call that drops the last reference runs it"},
 
 	{"runtime", "", "", "cudaHostFn_t", callback("a thread of the driver's own", true), "measured; the exception is cudaUserObjectCreate, below"},
 	{"runtime", "", "", "cudaStreamCallback_t", callback("a thread of the driver's own", true), "measured"},
 	{"runtime", "12.4", "", "cudaAsyncCallback", callback("a thread that CUDA does not name", false), "the header promises no thread"},
 	{"runtime", "13.0", "", "cudaLogsCallback_t", callback("the thread whose call failed, inside that call", false), "measured: a failing call runs it before it returns"},
 	{"runtime", "13.3", "", "cudaGraphRecaptureCallback_t", callback("the thread that ends the capture, inside that call", false), "it decides on a difference while the capture ends"},
-	{"runtime", "", "", "cudaUserObjectCreate.destroy", onCallingThread, "measured: the call that drops the last reference runs it"},
+	{"runtime", "", "", "cudaUserObjectCreate.destroy", onThread(dropping), "measured: the call that drops the last reference runs it"},
 
 	// Pointers that are not Go pointers. CUDA hands them back untouched, or reads
 	// small numbers from them; an unsafe.Pointer that holds such a number crashes
@@ -234,20 +240,22 @@ func callback(thread string, goAllowed bool) func(*API, string) bool {
 	}
 }
 
-// onCallingThread is for a parameter whose callback runs elsewhere than its
+// onThread is for a parameter whose callback runs inside a call, and so elsewhere than its
 // type says. It takes a type of its own, so that the rule is part of it.
-func onCallingThread(a *API, name string) bool {
-	found := false
-	eachParam(a, name, func(f *Func, p *Param) {
-		if !p.Type.Is(Callback) {
-			return
-		}
-		own := *p.Type.Decl
-		own.Thread, own.GoAllowed = "the thread whose call drops the last reference, inside that call", false
-		f.Callbacks = append(f.Callbacks, &own)
-		found = true
-	})
-	return found
+func onThread(thread string) func(*API, string) bool {
+	return func(a *API, name string) bool {
+		found := false
+		eachParam(a, name, func(f *Func, p *Param) {
+			if !p.Type.Is(Callback) {
+				return
+			}
+			own := *p.Type.Decl
+			own.Thread, own.GoAllowed = thread, false
+			f.Callbacks = append(f.Callbacks, &own)
+			found = true
+		})
+		return found
+	}
 }
 
 // opaque makes a pointer to anything, as a parameter or a field, a number.

@@ -33,11 +33,18 @@ type row struct {
 	Reason  string `json:"reason"`
 }
 
+// insideCall finds texts of "thread" that say of a callback that it runs before the call returns: cgo was promised that
+// none is Go code.
+var insideCall = regexp.MustCompile(`(?i)calling thread|\binside\b`)
+
 // kinds are the quirks that a file may hold.
 var kinds = map[string]func(row) (do func(*API, string) bool, err error){
 	"callback": func(r row) (func(*API, string) bool, error) {
 		if r.Thread == "" {
 			return nil, errors.New(`"thread" is missing: on which thread does CUDA call it?`)
+		}
+		if r.Go && insideCall.MatchString(r.Thread) {
+			return nil, fmt.Errorf(`"go" is true, but a callback that runs on %s cannot be a Go function: the process would end; write it in C`, r.Thread)
 		}
 		return callback(r.Thread, r.Go), nil
 	},
@@ -47,7 +54,7 @@ var kinds = map[string]func(row) (do func(*API, string) bool, err error){
 		}
 		return group(r.Chapter), nil
 	},
-	"callingThread": func(row) (func(*API, string) bool, error) { return onCallingThread, nil },
+	"callingThread": func(row) (func(*API, string) bool, error) { return onThread(calling), nil },
 	"opaque":        func(row) (func(*API, string) bool, error) { return opaque, nil },
 	"skip":          func(row) (func(*API, string) bool, error) { return skip, nil },
 	"rename": func(r row) (func(*API, string) bool, error) {

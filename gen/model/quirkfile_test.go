@@ -29,6 +29,18 @@ func TestReadQuirks(t *testing.T) {
 	assert.True(t, a.Decls[0].GoAllowed)
 }
 
+// A callback of any function can run inside the call, and the text says no more than that.
+func TestCallingThread(t *testing.T) {
+	rows, err := ReadQuirks("q.json", []byte(`[{"api": "driver", "quirk": "callingThread", "name": "cuVisit.fn", "reason": "measured"}]`))
+	require.NoError(t, err)
+	visitor := &Decl{Kind: Callback, C: "CUvisitor", Thread: "another", GoAllowed: true}
+	a := apiOf("cuVisit")
+	a.Funcs[0].Params = []*Param{{C: "fn", Type: &Type{Kind: Named, Decl: visitor}}}
+	require.True(t, rows[0].do(a, "cuVisit.fn"))
+	assert.Equal(t, "the calling thread, inside the call", a.Funcs[0].Callbacks[0].Thread)
+	assert.False(t, a.Funcs[0].Callbacks[0].GoAllowed)
+}
+
 func TestReadQuirksErrors(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"empty", "", "q.json:1: want an array of quirks"},
@@ -44,6 +56,8 @@ func TestReadQuirksErrors(t *testing.T) {
 		{"reason", `[{"api": "driver", "quirk": "opaque", "name": "*.x"}]`, `*.x: "reason" is missing`},
 		{"version", `[{"api": "driver", "quirk": "opaque", "name": "*.x", "reason": "r", "from": "13"}]`, `*.x: "from" and "to" are versions`},
 		{"thread", `[{"api": "driver", "quirk": "callback", "name": "CUx", "reason": "r"}]`, `CUx: "thread" is missing`},
+		{"Go on the calling thread", `[{"api": "driver", "quirk": "callback", "name": "CUx", "thread": "The calling thread", "go": true, "reason": "r"}]`, `CUx: "go" is true, but a callback that runs on The calling thread cannot be a Go function`},
+		{"Go inside a call", `[{"api": "driver", "quirk": "callback", "name": "CUx", "thread": "a thread that is inside a call", "go": true, "reason": "r"}]`, `cannot be a Go function`},
 		{"Go name", `[{"api": "driver", "quirk": "rename", "name": "CUx", "as": "lower", "reason": "r"}]`, `CUx: "as" is no exported name of Go`},
 		{"enum", `[{"api": "driver", "quirk": "enum", "name": "cuX.flags", "reason": "r"}]`, `cuX.flags: "as" is missing`},
 		{"chapter", "[\n{\"api\": \"driver\", \"quirk\": \"group\",\n\"name\": \"cuX\", \"reason\": \"r\"}]", `q.json:2: cuX: "chapter" is missing`},

@@ -18,7 +18,7 @@ func TestNoC(t *testing.T) {
 	}{
 		{"pragma as an operator", "_Pragma(\"pack(1)\")\nstruct CUx { char a; int b; };", "unhandled pragma pack"},
 		{"unknown type", "int cuTake(size_of_nothing n);", `name that header in "before" of the row`},
-		{"included header that is not there", "#include <nowhere.h>", "include file not found: <nowhere.h>"},
+		{"included header that is not there", "#include <nowhere.h>", "cuda.h: cuda.h:2:10: include file not found: <nowhere.h>\nadd its folder to -headers, as in include:/usr/include, or give -cuda"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Parse(include(tt.declarations), "driver")

@@ -5,12 +5,23 @@ import (
 	"slices"
 	"strings"
 
+	"modernc.org/cc/v4"
+
 	"github.com/cudabind/cudabind/gen/model"
 )
 
 // owns tells whether declarations of a header are bound.
 func (u *unit) owns(header string) bool {
 	return u.row.Own == nil || slices.Contains(u.row.Own, header)
+}
+
+// notOwn notes a function of a header that is not the row's own, if it has the library's prefix: those of C and of other
+// libraries are expected to be missing.
+func (u *unit) notOwn(dd *cc.Declarator) {
+	name := dd.Name()
+	if dd.Type().Kind() == cc.Function && u.row.Prefix != "" && strings.HasPrefix(name, u.row.Prefix) && !u.skips(name) && !slices.Contains(u.beside[u.file], name) {
+		u.beside[u.file] = append(u.beside[u.file], name)
+	}
 }
 
 // binds tells whether a function, type or constant of the row's own headers is bound.

@@ -26,7 +26,7 @@ func packsMarked(header []byte) []byte {
 // notMarked is an error for a pragma in a form that packsMarked does not see.
 func notMarked(pragma []cc.Token) error {
 	if len(pragma) > 0 && pragma[0].SrcStr() == "pack" {
-		return fmt.Errorf("%v: unhandled pragma pack", pragma[0].Position())
+		return fmt.Errorf("%s: unhandled pragma pack", where(pragma[0]))
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (p *packs) mark(assertion cc.Node) {
 	}
 	n, err := strconv.ParseInt(rest, 10, 64)
 	if err != nil || n < 0 || n > 16 || n&(n-1) != 0 {
-		p.err = fmt.Errorf("%v: unhandled pragma pack(%s)", assertion.Position(), what)
+		p.err = fmt.Errorf("%s: unhandled pragma pack(%s)", where(assertion), what)
 		return
 	}
 	p.align = n

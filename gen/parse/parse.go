@@ -99,6 +99,7 @@ type unit struct {
 	consts  []*model.Const
 	vars    []*model.Var
 	inlines []model.Inline
+	beside  map[string][]string           // functions with the library's prefix in headers that are not its own, by header
 	pending []func()                      // members of records, resolved last
 	handles map[string]*model.Decl        // by the tag of what they point to
 	nested  map[*model.Decl][]*model.Decl // records defined inside a record
@@ -129,7 +130,7 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
 	u.definitions()
 	return u, nil
 }
@@ -140,7 +141,7 @@ func (u *unit) collect(a *model.API) {
 	for _, d := range u.order {
 		a.Decls = append(append(a.Decls, d), u.inside(d)...)
 	}
-	a.Aliases, a.Funcs, a.Consts, a.Vars, a.Unbound = u.aliases, u.funcs, u.consts, u.vars, u.unbound
+	a.Aliases, a.Funcs, a.Consts, a.Vars, a.Unbound, a.Beside = u.aliases, u.funcs, u.consts, u.vars, u.unbound, u.beside
 	u.comments()
 	a.Notice = notice(u.files["cuda/"+a.Header])
 	for _, name := range a.HeaderNames() {
@@ -182,7 +183,7 @@ func (u *unit) walk() {
 
 // at notes which declaration is being read.
 func (u *unit) at(n cc.Node) {
-	u.pos = n.Position().String()
+	u.pos = where(n)
 	u.file = path.Base(n.Position().Filename)
 }
 
@@ -255,6 +256,7 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 			}
 			continue
 		case !u.owns(u.file):
+			u.notOwn(dd)
 		case labelled(tokens) && labelled(cc.NodeTokens(l.InitDeclarator)):
 			err = errors.New("its symbol has another name")
 		case dd.IsThreadLocal():

@@ -70,7 +70,7 @@ func (u *unit) complete(a *model.API) error {
 				continue
 			}
 			if bySymbol[dd.Name()] == nil {
-				a.Unbound = append(a.Unbound, model.Unbound{C: plain, At: dd.Position().String(), Why: "it means " + dd.Name() + ", which the internal parse does not declare"})
+				a.Unbound = append(a.Unbound, model.Unbound{C: plain, At: where(dd), Why: "it means " + dd.Name() + ", which the internal parse does not declare"})
 				continue
 			}
 			a.Aliases = append(a.Aliases, &model.Alias{C: plain, Target: dd.Name(), Func: true})
@@ -408,7 +408,7 @@ func typedefs(headers fs.FS, a *model.API) error {
 			}
 			params, result, err := u.signature(ptr.Elem().(*cc.FunctionType), dd)
 			if err != nil {
-				return fmt.Errorf("%v: %s: %w", dd.Position(), dd.Name(), err)
+				return fmt.Errorf("%s: %s: %w", where(dd), dd.Name(), err)
 			}
 			version, _ := strconv.Atoi(m[2])
 			a.PFNs = append(a.PFNs, &model.PFN{Func: m[1], Version: version, Params: params, Result: result})

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"modernc.org/cc/v4"
@@ -172,22 +173,40 @@ func translate(headers fs.FS, row *model.Row, names []string, defs string) (ast 
 		{Name: "<main>", Value: main + end},
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w%s", names[0], firstLines(err, 5), unknownType(err))
+		err = errors.New(shownAt.ReplaceAllString(err.Error(), "$1"))
+		return nil, nil, fmt.Errorf("%s: %w%s", names[0], firstLines(err, 5), advice(err))
 	}
 	return ast, h.files, nil
 }
 
-// unknownType is advice for an error that a type without a declaration may have caused.
-func unknownType(err error) string {
-	if !strings.Contains(err.Error(), "unexpected identifier") {
-		return ""
+// shownAt is the folder of headerFS at the places of errors, of which users do not know.
+var shownAt = regexp.MustCompile(`(?m)^(\s*)cuda/`)
+
+// where says where something stands.
+func where(n cc.Node) string {
+	return shownAt.ReplaceAllString(n.Position().String(), "$1")
+}
+
+// notFound is the front end's error for a header that is missing. What follows it comes from that.
+const notFound = "include file not found"
+
+// advice is what to do about a header that is missing, or an error that a type without a declaration may have caused.
+func advice(err error) string {
+	switch {
+	case strings.Contains(err.Error(), notFound):
+		return "\nadd its folder to -headers, as in include:/usr/include, or give -cuda for CUDA's own"
+	case strings.Contains(err.Error(), "unexpected identifier"):
+		return "\nif a type is unknown here, include the header that declares it, or name that header in \"before\" of the row"
 	}
-	return "\nif a type is unknown here, include the header that declares it, or name that header in \"before\" of the row"
+	return ""
 }
 
 // firstLines keeps an error readable: one wrong line can cause hundreds.
 func firstLines(err error, n int) error {
 	lines := strings.Split(err.Error(), "\n")
+	if missing := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.Contains(l, notFound) }); len(missing) > 0 {
+		lines, err = missing, errors.New(strings.Join(missing, "\n"))
+	}
 	if len(lines) <= n {
 		return err
 	}

@@ -44,7 +44,7 @@ func TestLeftOut(t *testing.T) {
 		{"function type", "typedef int CUx(int);", ""},
 		{"number that Go lacks", "int cuTake(long double x);", "2:1: cuTake: its parameter x: no type of Go is like long double"},
 		{"record in a parameter", "int cuTake(union { int a; } *x);", ""},
-		{"pragma with a name", "#pragma pack(push, mine, 1)\nstruct CUx { char a; int b; };", "3:1: struct CUx: cuda/cuda.h:2:1: unhandled pragma pack(push,mine,1)"},
+		{"pragma with a name", "#pragma pack(push, mine, 1)\nstruct CUx { char a; int b; };", "3:1: struct CUx: cuda.h:2:1: unhandled pragma pack(push,mine,1)"},
 		{"layout of another compiler", "struct __attribute__((ms_struct)) CUx { char a; int b : 3; };", "2:1: struct CUx: the generator does not know what the attribute ms_struct makes of it"},
 		{"bit field of an aligned type", "typedef int CUi __attribute__((aligned(8))); struct CUx { CUi a : 3; };", "2:46: struct CUx: its bit field a is of a type that is aligned to 8"},
 		{"record that a typedef aligns", "typedef struct { int a; } CUx __attribute__((aligned(16)));", "2:1: CUx: a typedef gives it an alignment of 16, of which its size is no multiple"},
@@ -65,7 +65,7 @@ func TestLeftOut(t *testing.T) {
 			a := parsed(t, tt.declarations+"\nint cuLast(int x);")
 			var left []string
 			for _, u := range a.Unbound {
-				left = append(left, strings.TrimPrefix(u.At, "cuda/cuda.h:")+": "+u.C+": "+u.Why)
+				left = append(left, strings.TrimPrefix(u.At, "cuda.h:")+": "+u.C+": "+u.Why)
 			}
 			assert.Equal(t, tt.want, strings.Join(left, "\n"))
 		})

@@ -26,6 +26,17 @@ var ErrNotPublished = errors.New("there is no such package")
 // ErrNoConnection is the error where pip does not reach the index.
 var ErrNoConnection = errors.New("there is no connection")
 
+// Missing is the error where there is no Python, or none with pip.
+type Missing string
+
+func (m Missing) Error() string { return string(m) }
+
+// Check tells whether there is a Python, which may still lack pip.
+func (c Client) Check() error {
+	_, err := c.findPython()
+	return err
+}
+
 // Download gets the wheel of a requirement that fits one of the platforms. dir is
 // an empty folder; file is the wheel's name in it.
 func (c Client) Download(ctx context.Context, dir string, platforms []string, requirement string) (file string, err error) {
@@ -106,7 +117,7 @@ func (c Client) findPython() (string, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("there is no python3 in PATH, whose pip downloads %s: install Python 3 with pip, or %s", c.What, c.Instead)
+	return "", Missing(fmt.Sprintf("there is no python3 in PATH, whose pip downloads %s: install Python 3 with pip, or %s", c.What, c.Instead))
 }
 
 // failure says why pip failed, in pip's own last words.
@@ -115,7 +126,7 @@ func (c Client) failure(ctx context.Context, requirement, python, stderr string,
 		return fmt.Errorf("download of %s: %w", requirement, ctx.Err())
 	}
 	if strings.Contains(stderr, "No module named pip") {
-		return fmt.Errorf("%s has no pip: install it, or %s", python, c.Instead)
+		return Missing(fmt.Sprintf("%s has no pip: install it, or %s", python, c.Instead))
 	}
 	switch {
 	case strings.Contains(stderr, "after connection broken by"): // pip then finds no package, either

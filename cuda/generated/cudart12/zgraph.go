@@ -2219,15 +2219,13 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 	return callStatus(symCudaGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it,
-// and the edge data.
+// CudaGraphGetEdges lists the edges of a graph: at each index a node, and a node that depends on
+// it.
 //
 //	cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, size_t *numEdges)
 //
-// Edge data ([CudaGraphEdgeData]) says at which output port of a node an edge begins and how the
-// next node depends on it; programmatic launches use it. All bytes are zero for an ordinary edge,
-// which waits for the whole node. If an edge has data, a call without edgeData fails, and so does
-// the older form of the function. A call for the number of edges always works.
+// It fails if an edge has data for which the call has no place. A call for the number of edges
+// always works.
 //
 // Parameters:
 //   - graph: the graph
@@ -2240,7 +2238,7 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 // the order of the edges. Lock the graph across both calls.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
+//   - [CudaErrorLossyQuery]: an edge has data, and the call has no place for it
 //   - [CudaErrorInvalidValue]: only one of from and to is given, or arrays of length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -2268,8 +2266,8 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 	return callStatus(symCudaGraphGetEdges, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaGraphGetEdges_v2 lists the edges of a graph: at each index a node, a node that depends on it,
-// and the edge data.
+// CudaGraphGetEdges_v2 lists the edges of a graph: at each index a node, and a node that depends on
+// it.
 //
 //	cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, cudaGraphEdgeData *edgeData, size_t *numEdges)
 //
@@ -2277,7 +2275,9 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 //
 // Other parameters:
 //   - edgeData: receives the data of each edge; nil if all edges are ordinary. Must be nil if from
-//     and to are nil
+//     and to are nil. The data says at which output port of a node an edge begins and how the next
+//     node depends on it; programmatic launches use it. All bytes are zero for an ordinary edge,
+//     which waits for the whole node
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -2300,7 +2300,7 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 //
 //	cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *pDependencies, size_t *pNumDependencies)
 //
-// The form without edge data, in CUDA 12, fails if one of these edges has data.
+// It fails if one of these edges has data for which the call has no place.
 //
 // Parameters:
 //   - node: the node
@@ -2312,8 +2312,8 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 // destroyed node can crash the process (measured).
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
-//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or arrays of length 0
+//   - [CudaErrorLossyQuery]: an edge has data, and the call has no place for it
+//   - [CudaErrorInvalidValue]: edge data is wanted without nodes, or arrays have length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2369,8 +2369,8 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 //
 //	cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes, size_t *pNumDependentNodes)
 //
-// A launch is done when all nodes without dependent nodes are done. The form without edge data, in
-// CUDA 12, fails if one of these edges has data.
+// A launch is done when all nodes without dependent nodes are done. It fails if one of these edges
+// has data for which the call has no place.
 //
 // Parameters:
 //   - node: the node
@@ -2381,8 +2381,8 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 // From Go: the arrays may be Go slices. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
-//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or arrays of length 0
+//   - [CudaErrorLossyQuery]: an edge has data, and the call has no place for it
+//   - [CudaErrorInvalidValue]: edge data is wanted without nodes, or arrays have length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].

@@ -689,8 +689,9 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 	return callStatus(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaStreamGetCaptureInfo_v2_ptsz returns the capture status of a stream, and the number and graph
-// of its capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo_v2_ptsz returns the capture status of a stream and the number of its
+// capture, and in all forms but the first its graph with the nodes on which the next captured node
+// will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v2_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, size_t *numDependencies_out)
 //
@@ -714,8 +715,9 @@ func CudaStreamGetCaptureInfo_v2_ptsz(stream CudaStream_t, captureStatus_out *Cu
 	return callStatus(symCudaStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaStreamGetCaptureInfo_v3_ptsz returns the capture status of a stream, and the number and graph
-// of its capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo_v3_ptsz returns the capture status of a stream and the number of its
+// capture, and in all forms but the first its graph with the nodes on which the next captured node
+// will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v3_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -1574,8 +1576,9 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 	return callStatus(symCudaStreamIsCapturing, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaStreamGetCaptureInfo_v1 returns the capture status of a stream, and the number and graph of
-// its capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo_v1 returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out)
 //
@@ -1595,8 +1598,9 @@ func CudaStreamGetCaptureInfo_v1(stream CudaStream_t, captureStatus_out *CudaStr
 	return callStatus(symCudaStreamGetCaptureInfo_v1, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
-// its capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo_ptsz returns the capture status of a stream and the number of its
+// capture, and in all forms but the first its graph with the nodes on which the next captured node
+// will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out)
 //
@@ -1617,8 +1621,9 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 	return callStatus(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
-// capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, size_t *numDependencies_out)
 //
@@ -1654,10 +1659,9 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 // Errors:
 //   - [CudaErrorStreamCaptureImplicit]: the stream is the legacy stream, and a blocking stream is
 //     capturing; its capture stays valid
-//   - [CudaErrorLossyQuery]: an edge has data, as after a programmatic launch, and edgeData_out is
-//     nil; the older forms of the function lack that parameter
-//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edgeData_out is given without
-//     dependencies_out
+//   - [CudaErrorLossyQuery]: an edge has data, as after a programmatic launch, and the call has no
+//     place for it
+//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edge data is wanted without nodes
 //
 // See also [CudaStreamGetCaptureInfo_v3], [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaStreamUpdateCaptureDependencies].
@@ -1672,8 +1676,9 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 	return CudaStreamGetCaptureInfo_v2(stream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)
 }
 
-// CudaStreamGetCaptureInfo_v2 returns the capture status of a stream, and the number and graph of
-// its capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo_v2 returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, size_t *numDependencies_out)
 //
@@ -1696,8 +1701,9 @@ func CudaStreamGetCaptureInfo_v2(stream CudaStream_t, captureStatus_out *CudaStr
 	return callStatus(symCudaStreamGetCaptureInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaStreamGetCaptureInfo_v3 returns the capture status of a stream, and the number and graph of
-// its capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo_v3 returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //

@@ -2472,22 +2472,22 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 	return callStatus(symCudaGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it,
-// and the edge data.
+// CudaGraphGetEdges lists the edges of a graph: at each index a node, and a node that depends on
+// it.
 //
 //	cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, cudaGraphEdgeData *edgeData, size_t *numEdges)
 //
-// Edge data ([CudaGraphEdgeData]) says at which output port of a node an edge begins and how the
-// next node depends on it; programmatic launches use it. All bytes are zero for an ordinary edge,
-// which waits for the whole node. If an edge has data, a call without edgeData fails, and so does
-// the older form of the function. A call for the number of edges always works.
+// It fails if an edge has data for which the call has no place. A call for the number of edges
+// always works.
 //
 // Parameters:
 //   - graph: the graph
 //   - from: receives the nodes that come first; nil, with to nil too, for the number of edges only
 //   - to: receives the nodes that depend on them
 //   - edgeData: receives the data of each edge; nil if all edges are ordinary. Must be nil if from
-//     and to are nil
+//     and to are nil. The data says at which output port of a node an edge begins and how the next
+//     node depends on it; programmatic launches use it. All bytes are zero for an ordinary edge,
+//     which waits for the whole node
 //   - numEdges: gives the length of each array; receives the number of edges written, or the number
 //     of edges in the graph if from and to are nil. Unused elements of from and to are set to 0
 //
@@ -2495,7 +2495,7 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 // the order of the edges. Lock the graph across both calls.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
+//   - [CudaErrorLossyQuery]: an edge has data, and the call has no place for it
 //   - [CudaErrorInvalidValue]: only one of from and to is given, or arrays of length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -2529,7 +2529,7 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 //
 //	cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *pDependencies, cudaGraphEdgeData *edgeData, size_t *pNumDependencies)
 //
-// The form without edge data, in CUDA 12, fails if one of these edges has data.
+// It fails if one of these edges has data for which the call has no place.
 //
 // Parameters:
 //   - node: the node
@@ -2542,8 +2542,8 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 // destroyed node can crash the process (measured).
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
-//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or arrays of length 0
+//   - [CudaErrorLossyQuery]: an edge has data, and the call has no place for it
+//   - [CudaErrorInvalidValue]: edge data is wanted without nodes, or arrays have length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2575,8 +2575,8 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 //
 //	cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes, cudaGraphEdgeData *edgeData, size_t *pNumDependentNodes)
 //
-// A launch is done when all nodes without dependent nodes are done. The form without edge data, in
-// CUDA 12, fails if one of these edges has data.
+// A launch is done when all nodes without dependent nodes are done. It fails if one of these edges
+// has data for which the call has no place.
 //
 // Parameters:
 //   - node: the node
@@ -2588,8 +2588,8 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 // From Go: the arrays may be Go slices. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
-//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or arrays of length 0
+//   - [CudaErrorLossyQuery]: an edge has data, and the call has no place for it
+//   - [CudaErrorInvalidValue]: edge data is wanted without nodes, or arrays have length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].

@@ -719,8 +719,9 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 	return callStatus(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
-// its capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo_ptsz returns the capture status of a stream and the number of its
+// capture, and in all forms but the first its graph with the nodes on which the next captured node
+// will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -1605,8 +1606,9 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 	return callStatus(symCudaStreamIsCapturing, unsafe.Pointer(args), &args.ret)
 }
 
-// CudaStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
-// capture with the nodes on which the next captured node will depend.
+// CudaStreamGetCaptureInfo returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -1644,10 +1646,9 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 // Errors:
 //   - [CudaErrorStreamCaptureImplicit]: the stream is the legacy stream, and a blocking stream is
 //     capturing; its capture stays valid
-//   - [CudaErrorLossyQuery]: an edge has data, as after a programmatic launch, and edgeData_out is
-//     nil; the older forms of the function lack that parameter
-//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edgeData_out is given without
-//     dependencies_out
+//   - [CudaErrorLossyQuery]: an edge has data, as after a programmatic launch, and the call has no
+//     place for it
+//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edge data is wanted without nodes
 //
 // See also [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaStreamUpdateCaptureDependencies].

@@ -233,7 +233,7 @@ func Library() (file, version string, err error) {
 }
 
 // Find tells whether the loaded library has the function it exports as symbol,
-// such as "cuStreamCreate": nil if it has, a [*SymbolError] if not.
+// such as "cuptiGetErrorMessage": nil if it has, a [*SymbolError] if not.
 func Find(symbol string) error {
 	lib.Lock()
 	defer lib.Unlock()

@@ -14,31 +14,31 @@ import "unsafe"
 // [CuDevicePrimaryCtxRetain]. What was current before lies under it on the thread's stack of
 // contexts and comes back with [CuCtxPopCurrent].
 //
-// Two special kinds come from ctxCreateParams: a context confined to a number of multiprocessors
-// (only under MPS; [CuGreenCtxCreate] is the general way), and one that shares the GPU with a D3D12
-// or Vulkan queue (CIG). Not both at once.
-//
 // While a host function runs, of any device, the call waits for its end (measured, driver 580).
 //
 // Parameters:
 //   - pctx: receives the context; [CuCtxDestroy] frees it
-//   - ctxCreateParams: nil for an ordinary context
+//   - ctxCreateParams: nil for an ordinary context, or what asks for one of two special kinds, not
+//     both at once: a context confined to a number of multiprocessors (only under MPS;
+//     [CuGreenCtxCreate] is the general way), or one that shares the GPU with a D3D12 or Vulkan
+//     queue (CIG). [CUDA_ERROR_NOT_SUPPORTED] says that device or driver lacks the kind, and
+//     drivers before CUDA 12.5 lack this form of the function: for an ordinary context call
+//     [CuCtxCreate_v2], which all have
 //   - flags: bits of [CUctx_flags]: how threads wait, core dumps, synchronous copies that always
 //     wait
 //   - dev: the device
 //
-// From Go: drivers before CUDA 12.5 lack it: without ctxCreateParams call [CuCtxCreate_v2], which
-// all have. Call it under runtime.LockOSThread and pop the context before unlocking: it would stay
+// From Go: call it under runtime.LockOSThread and pop the context before unlocking: it would stay
 // current on a thread that other goroutines use next.
 //
 // Errors:
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: each context holds some hundred MiB of device memory
 //   - [CUDA_ERROR_DEVICE_UNAVAILABLE]: another process uses the device exclusively
 //   - [CUDA_ERROR_UNKNOWN]: the device's compute mode prohibits contexts
-//   - [CUDA_ERROR_NOT_SUPPORTED]: ctxCreateParams asks for a kind that device or driver lacks
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error
+// of earlier work.
 //
 // See also [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
 // [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],

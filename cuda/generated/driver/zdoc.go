@@ -47,7 +47,8 @@
 //
 // One package serves every driver since CUDA 11.8: no function was ever removed or changed.
 // Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls the
-// symbol in its comment, and keeps this meaning in later versions of this package.
+// symbol in its comment. It keeps this meaning in later versions of a package that is generated
+// with -frozen, as cudabind's own are.
 //
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.

@@ -21,14 +21,15 @@ import "unsafe"
 //   - flags: [CU_GET_PROC_ADDRESS_DEFAULT] or [CU_GET_PROC_ADDRESS_LEGACY_STREAM] for functions to
 //     which stream 0 is the legacy one, [CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM] for the
 //     thread's own
-//   - symbolStatus: receives whether it was found, unknown, or newer than cudaVersion; may be nil
+//   - symbolStatus: receives whether it was found, unknown, or newer than cudaVersion; may be nil.
+//     An unknown name is no error (measured): look at this, or at pfn
 //
 // From Go: the address is of C code; Go can call it only through cgo or assembly.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: measured for a version above the driver's
-//   - [CUDA_ERROR_NOT_FOUND]: only the form without symbolStatus, _v1 here: the newer form returns
-//     nil for an unknown name and says it in symbolStatus and pfn (measured), so check those
+//   - [CUDA_ERROR_NOT_FOUND]: an unknown name, but only from the first form, which has no other way
+//     to say so (measured)
 //
 // Also [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //

@@ -2241,22 +2241,21 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 	return callStatus(symCuGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
 
-// CuGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it, and
-// the edge data.
+// CuGraphGetEdges lists the edges of a graph: at each index a node, and a node that depends on it.
 //
 //	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 //
-// Edge data ([CUgraphEdgeData]) says at which output port of a node an edge begins and how the next
-// node depends on it; programmatic launches use it. All bytes are zero for an ordinary edge, which
-// waits for the whole node. If an edge has data, a call without edgeData fails, and so does the
-// older form of the function. A call for the number of edges always works.
+// It fails if an edge has data for which the call has no place. A call for the number of edges
+// always works.
 //
 // Parameters:
 //   - hGraph: the graph
 //   - from: receives the nodes that come first; nil, with to nil too, for the number of edges only
 //   - to: receives the nodes that depend on them
 //   - edgeData: receives the data of each edge; nil if all edges are ordinary. Must be nil if from
-//     and to are nil
+//     and to are nil. The data says at which output port of a node an edge begins and how the next
+//     node depends on it; programmatic launches use it. All bytes are zero for an ordinary edge,
+//     which waits for the whole node
 //   - numEdges: gives the length of each array; receives the number of edges written, or the number
 //     of edges in the graph if from and to are nil. Unused elements of from and to are set to 0
 //
@@ -2264,7 +2263,7 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 // the order of the edges. Lock the graph across both calls.
 //
 // Errors:
-//   - [CUDA_ERROR_LOSSY_QUERY]: edgeData is nil, and an edge has data
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, and the call has no place for it
 //   - [CUDA_ERROR_INVALID_VALUE]: only one of from and to is given, or arrays of length 0
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -2282,8 +2281,8 @@ func CuGraphGetEdges(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeDat
 	return CuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges)
 }
 
-// CuGraphGetEdges_v2 lists the edges of a graph: at each index a node, a node that depends on it,
-// and the edge data.
+// CuGraphGetEdges_v2 lists the edges of a graph: at each index a node, and a node that depends on
+// it.
 //
 //	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 //
@@ -2310,7 +2309,7 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 //
 //	CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 //
-// The form without edge data fails if one of these edges has data.
+// It fails if one of these edges has data for which the call has no place.
 //
 // Parameters:
 //   - hNode: the node
@@ -2323,8 +2322,8 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 // destroyed node can crash the process (measured).
 //
 // Errors:
-//   - [CUDA_ERROR_LOSSY_QUERY]: edgeData is nil, and an edge has data
-//   - [CUDA_ERROR_INVALID_VALUE]: edgeData without the array of nodes, or arrays of length 0
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, and the call has no place for it
+//   - [CUDA_ERROR_INVALID_VALUE]: edge data is wanted without nodes, or arrays have length 0
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2368,8 +2367,8 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 //
 //	CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 //
-// A launch is done when all nodes without dependent nodes are done. The form without edge data
-// fails if one of these edges has data.
+// A launch is done when all nodes without dependent nodes are done. It fails if one of these edges
+// has data for which the call has no place.
 //
 // Parameters:
 //   - hNode: the node
@@ -2381,8 +2380,8 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 // From Go: the arrays may be Go slices. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_LOSSY_QUERY]: edgeData is nil, and an edge has data
-//   - [CUDA_ERROR_INVALID_VALUE]: edgeData without the array of nodes, or arrays of length 0
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, and the call has no place for it
+//   - [CUDA_ERROR_INVALID_VALUE]: edge data is wanted without nodes, or arrays have length 0
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4625,8 +4624,8 @@ func CuGraphLaunch(hGraphExec CUgraphExec, hStream CUstream) error {
 	return callStatus(symCuGraphLaunch, unsafe.Pointer(args), &args.ret)
 }
 
-// CuGraphGetEdges_v1 lists the edges of a graph: at each index a node, a node that depends on it,
-// and the edge data.
+// CuGraphGetEdges_v1 lists the edges of a graph: at each index a node, and a node that depends on
+// it.
 //
 //	CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 //

@@ -527,8 +527,9 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 	return callStatus(symCuStreamIsCapturing_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
-// CuStreamGetCaptureInfo_v3_ptsz returns the capture status of a stream, and the number and graph
-// of its capture with the nodes on which the next captured node will depend.
+// CuStreamGetCaptureInfo_v3_ptsz returns the capture status of a stream and the number of its
+// capture, and in all forms but the first its graph with the nodes on which the next captured node
+// will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -1774,8 +1775,9 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 	return callStatus(symCuStreamIsCapturing, unsafe.Pointer(args), &args.ret)
 }
 
-// CuStreamGetCaptureInfo_v1 returns the capture status of a stream, and the number and graph of its
-// capture with the nodes on which the next captured node will depend.
+// CuStreamGetCaptureInfo_v1 returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
@@ -1795,8 +1797,9 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 	return callStatus(symCuStreamGetCaptureInfo_v1, unsafe.Pointer(args), &args.ret)
 }
 
-// CuStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
-// its capture with the nodes on which the next captured node will depend.
+// CuStreamGetCaptureInfo_ptsz returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
@@ -1817,8 +1820,9 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 	return callStatus(symCuStreamGetCaptureInfo_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
-// CuStreamGetCaptureInfo_v2 returns the capture status of a stream, and the number and graph of its
-// capture with the nodes on which the next captured node will depend.
+// CuStreamGetCaptureInfo_v2 returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
@@ -1841,8 +1845,9 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 	return callStatus(symCuStreamGetCaptureInfo_v2, unsafe.Pointer(args), &args.ret)
 }
 
-// CuStreamGetCaptureInfo_v2_ptsz returns the capture status of a stream, and the number and graph
-// of its capture with the nodes on which the next captured node will depend.
+// CuStreamGetCaptureInfo_v2_ptsz returns the capture status of a stream and the number of its
+// capture, and in all forms but the first its graph with the nodes on which the next captured node
+// will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
@@ -1866,8 +1871,8 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 	return callStatus(symCuStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
-// CuStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
-// capture with the nodes on which the next captured node will depend.
+// CuStreamGetCaptureInfo returns the capture status of a stream and the number of its capture, and
+// in all forms but the first its graph with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -1905,10 +1910,9 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 // Errors:
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the stream is the legacy stream, and a blocking stream
 //     is capturing; its capture stays valid
-//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, as after a programmatic launch, and edgeData_out
-//     is nil; the older forms of the function lack that parameter
-//   - [CUDA_ERROR_INVALID_VALUE]: captureStatus_out is nil, or edgeData_out is given without
-//     dependencies_out
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, as after a programmatic launch, and the call has
+//     no place for it
+//   - [CUDA_ERROR_INVALID_VALUE]: captureStatus_out is nil, or edge data is wanted without nodes
 //
 // See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
 //
@@ -1922,8 +1926,9 @@ func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCapture
 	return CuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
 }
 
-// CuStreamGetCaptureInfo_v3 returns the capture status of a stream, and the number and graph of its
-// capture with the nodes on which the next captured node will depend.
+// CuStreamGetCaptureInfo_v3 returns the capture status of a stream and the number of its capture,
+// and in all forms but the first its graph with the nodes on which the next captured node will
+// depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //

@@ -75,7 +75,7 @@ func (u *CUgap) SetC(v int32) {
 	setBits(unsafe.Pointer(u), 32, 3, uint64(v))
 }
 
-// D is the member d of the union, where it lies in u.
+// D is the member d, where it lies in u.
 func (u *CUgap) D() *bool {
 	return (*bool)(unsafe.Add(unsafe.Pointer(u), 5))
 }

@@ -69,12 +69,12 @@ type CUunnamed struct {
 	Missing_name *CUlater_st
 }
 
-// A_b is the member a_b of the union, where it lies in u.
+// A_b is the member a_b, where it lies in u.
 func (u *CUunnamed) A_b() *byte {
 	return (*byte)(unsafe.Add(unsafe.Pointer(u), 4))
 }
 
-// B is the member b of the union, where it lies in u.
+// B is the member b, where it lies in u.
 func (u *CUunnamed) B() *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(u), 8))
 }

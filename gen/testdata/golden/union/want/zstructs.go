@@ -48,7 +48,7 @@ type CUvalue_parts struct {
 	anon1 CUvalue_parts_anon1
 }
 
-// Deep is the member deep of the union, where it lies in u.
+// Deep is the member deep, where it lies in u.
 func (u *CUvalue_parts) Deep() *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(u), 4))
 }
