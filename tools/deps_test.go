@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"cuda/safe":                {"cuda/ffi", "cuda/safe/dtype", "cuda/internal/admit", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver"},
 	"cuda/safe/dtype":          {},
 	"cuda/vector":              {},
-	"cuda/safe/library":        {"cuda/safe", "cuda/internal/lifetime", "cuda/generated/driver"},
+	"cuda/safe/library":        {"cuda/safe", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver"},
 	"cuda/safe/blas":           {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/safe/library", "cuda/generated/driver", "cuda/generated/cublas", "cuda/generated/cublaslt", "cuda/generated/librarytypes"},
 	"cuda/safe/fft":            {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/safe/library", "cuda/generated/driver", "cuda/generated/cufft", "cuda/generated/librarytypes"},
 	"cuda/safe/compile":        {"cuda/ffi", "internal/trust", "cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
