@@ -112,6 +112,9 @@ extern "C" __global__ void add(float *sum, const float *a, const float *__restri
 extern "C" {
 __global__ void move(Point p, double *out) { *out = p.x; }
 }
+#ifndef __CUDACC_RTC__
+int main() { add<<<1, 1>>>(0, 0, 0, 0); return cudaDeviceSynchronize(); }
+#endif
 `
 
 // TestNVRTC: images name kernels as NVIDIA's NVRTC does, and have the sizes of parameters that are of C's
