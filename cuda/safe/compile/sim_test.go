@@ -78,7 +78,7 @@ __global__ void scale(float *v) { v[threadIdx.x] *= ns::table[1]; }`
 		_, err = safe.Global[int32](m, "&s")
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_SUPPORTED)
 		if driver.Find("cuLogsDumpToMemory") == nil {
-			assert.ErrorContains(t, err, "&s: the double of NVRTC cannot tell its size and its first values: embed PTX by go tool kernels -image compute_75, or use NVIDIA's NVRTC (docs/testing.md)")
+			assert.ErrorContains(t, err, "&s: the image, perhaps of the double of NVRTC, does not tell its size and first values: embed PTX by go tool kernels -image compute_75, or use NVIDIA's NVRTC (docs/testing.md)")
 		}
 		for _, format := range []Format{MachineCode, PTX} {
 			m, err := Load(ctx, x, source, Options{Kernels: []string{"scale", "&ns::table"}, Defines: map[string]string{"COUNT": "2"}, Format: format})

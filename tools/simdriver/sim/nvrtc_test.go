@@ -323,7 +323,7 @@ func TestNVRTCUnknownVariables(t *testing.T) {
 				require.NoError(t, driver.CuModuleLoadData(&m, unsafe.Pointer(&image[0])))
 				err := driver.CuModuleGetGlobal(&p, &size, m, unsafe.StringData(got.names["&v"]+"\x00"))
 				assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_SUPPORTED)
-				violated(t, "variable v: the double of NVRTC cannot tell its size and its first values: embed PTX by go tool kernels -image compute_75, or use NVIDIA's NVRTC")
+				violated(t, "variable v: the image, perhaps of the double of NVRTC, does not tell its size and first values: embed PTX by go tool kernels -image compute_75, or use NVIDIA's NVRTC")
 				require.NoError(t, driver.CuModuleUnload(m))
 			}
 		})
