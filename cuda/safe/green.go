@@ -256,8 +256,9 @@ func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 // Wait waits until the current work of all streams of the green context has completed:
 // see [Stream.Wait]. It returns [ErrCapturing] while one of the streams is capturing.
 // Source: cuGreenCtxRecordEvent, cuEventQuery.
-func (g *GreenContext) Wait(ctx context.Context) error {
-	const op = "GreenContext.Wait"
+func (g *GreenContext) Wait(ctx context.Context) error { return g.wait(ctx, "GreenContext.Wait") }
+
+func (g *GreenContext) wait(ctx context.Context, op string) error {
 	if ctx == nil {
 		return noContext(op)
 	}
@@ -274,7 +275,9 @@ func (g *GreenContext) Wait(ctx context.Context) error {
 }
 
 // Synchronize is [GreenContext.Wait] without a deadline.
-func (g *GreenContext) Synchronize() error { return g.Wait(context.Background()) }
+func (g *GreenContext) Synchronize() error {
+	return g.wait(context.Background(), "GreenContext.Synchronize")
+}
 
 // waiter records an event after the current work of all streams. If done is set, there is
 // nothing to wait for: err says why, or the work has completed.

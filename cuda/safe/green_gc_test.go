@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -174,14 +175,15 @@ func TestGreenGoroutines(t *testing.T) {
 // greenUses are calls that fail alike on nil, zero and closed objects.
 func greenUses(x *safe.Context, g *safe.GreenContext, s *safe.Stream, e *safe.Event, part safe.SMResource) map[string]func() error {
 	return map[string]func() error{
-		"NewGreenContext":         func() error { _, err := safe.NewGreenContext(x, part); return err },
-		"GreenContext.SMResource": func() error { _, err := g.SMResource(); return err },
-		"GreenContext.NewStream":  func() error { _, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true}); return err },
-		"GreenContext.Record":     func() error { return g.Record(e) },
-		"GreenContext.WaitEvent":  func() error { return g.WaitEvent(e) },
-		"GreenContext.Wait":       g.Synchronize,
-		"Stream.GreenContext":     func() error { _, err := s.GreenContext(); return err },
-		"Stream.SMResource":       func() error { _, err := s.SMResource(); return err },
+		"NewGreenContext":          func() error { _, err := safe.NewGreenContext(x, part); return err },
+		"GreenContext.SMResource":  func() error { _, err := g.SMResource(); return err },
+		"GreenContext.NewStream":   func() error { _, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true}); return err },
+		"GreenContext.Record":      func() error { return g.Record(e) },
+		"GreenContext.WaitEvent":   func() error { return g.WaitEvent(e) },
+		"GreenContext.Synchronize": g.Synchronize,
+		"GreenContext.Wait":        func() error { return g.Wait(context.Background()) },
+		"Stream.GreenContext":      func() error { _, err := s.GreenContext(); return err },
+		"Stream.SMResource":        func() error { _, err := s.SMResource(); return err },
 	}
 }
 

@@ -5,6 +5,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -152,7 +153,7 @@ func init() {
 		}},
 		{"GreenContext.Record", func(w *world) error { return w.green.Record(w.e) }},
 		{"GreenContext.WaitEvent", func(w *world) error { return w.green.WaitEvent(w.e) }},
-		{"GreenContext.Wait", func(w *world) error { return w.green.Synchronize() }},
+		{"GreenContext.Wait", func(w *world) error { return w.green.Wait(context.Background()) }},
 		{"Stream.GreenContext", func(w *world) error { _, err := w.on.GreenContext(); return err }},
 		{"Stream.SMResource", func(w *world) error { _, err := w.on.SMResource(); return err }},
 		{"Stream.SMResource", func(w *world) error { _, err := w.s.SMResource(); return err }},

@@ -207,7 +207,7 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 	}
 	switch e.Code {
 	case driver.CUDA_ERROR_NOT_SUPPORTED:
-		e.Detail += k.logged()
+		e.Detail += logged("kernel " + k.module.core.renamed(k.name) + " ")
 		return e
 	case driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
 		driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, driver.CUDA_ERROR_INVALID_CLUSTER_SIZE, driver.CUDA_ERROR_INVALID_HANDLE:
@@ -234,20 +234,20 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 	return e
 }
 
-// logged returns the text after the kernel's name in the last message of the driver's log that
-// names it, as the image calls it; "" if there is none, or before CUDA 12.9.
-func (k *Kernel) logged() string {
+// logged returns what follows in the last message of the driver's log that has a text such as "kernel add ", from
+// the last character of that text on; "" if there is none, or before CUDA 12.9.
+func logged(what string) string {
 	const most = 25600 // drivers were seen to write a hundred bytes more
 	text, size := make([]byte, most+1024), uint64(most)
 	if driver.CuLogsDumpToMemory(nil, &text[0], &size, 0) != nil {
 		return ""
 	}
-	all, name := ffi.GoStringN(text), "kernel "+k.module.core.renamed(k.name)
-	at := strings.LastIndex(all, name+" ")
+	all := ffi.GoStringN(text)
+	at := strings.LastIndex(all, what)
 	if at < 0 {
 		return ""
 	}
-	rest, _, _ := strings.Cut(all[at+len(name):], "\n")
+	rest, _, _ := strings.Cut(all[at+len(what)-1:], "\n")
 	return rest
 }
 

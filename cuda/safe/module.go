@@ -353,7 +353,11 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 	b := &block{ctx: c.ctx, owner: m}
 	err = c.ctx.withCurrent(func() error { return c.variable(&b.address, &b.size, name) })
 	if err != nil {
-		return nil, named(wrap(op, err), name)
+		detail := name
+		if errors.Is(err, driver.CUDA_ERROR_NOT_SUPPORTED) { // by the simulated driver
+			detail += logged("variable " + c.renamed(name) + ":")
+		}
+		return nil, named(wrap(op, err), detail)
 	}
 	if b.size%one != 0 {
 		return nil, refuse(op, ErrRange, "%s has %d bytes, not a multiple of the element's %d", name, b.size, one)

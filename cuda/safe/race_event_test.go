@@ -32,7 +32,7 @@ var wideCalls = []wideCall{
 	{"Event.Query", arenaOptions{}, func(a *arena) func() error {
 		return func() error { _, err := a.inside.Query(); return err }
 	}, inCapture, nil},
-	{"Event.Wait", arenaOptions{}, func(a *arena) func() error { return a.inside.Synchronize }, inCapture, nil},
+	{"Event.Synchronize", arenaOptions{}, func(a *arena) func() error { return a.inside.Synchronize }, inCapture, nil},
 	{"Event.Wait that is cancelled", arenaOptions{}, func(a *arena) func() error {
 		return func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Microsecond)
@@ -132,7 +132,7 @@ var wideCalls = []wideCall{
 	{"GreenContext.WaitEvent of a captured event", arenaOptions{green: true}, func(a *arena) func() error {
 		return func() error { return a.green.WaitEvent(a.inside) }
 	}, inCapture, nil},
-	{"GreenContext.Wait", arenaOptions{green: true}, func(a *arena) func() error { return a.green.Synchronize }, inCapture, nil},
+	{"GreenContext.Synchronize", arenaOptions{green: true}, func(a *arena) func() error { return a.green.Synchronize }, inCapture, nil},
 	{"GreenContext.SMResource", arenaOptions{green: true}, func(a *arena) func() error {
 		return func() error {
 			_, err := a.green.SMResource()

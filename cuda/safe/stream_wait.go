@@ -123,8 +123,9 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent,
 // work ends whose last ones took alike, a few block a thread each.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
-func (s *Stream) Wait(ctx context.Context) error {
-	const op = "Stream.Wait"
+func (s *Stream) Wait(ctx context.Context) error { return s.wait(ctx, "Stream.Wait") }
+
+func (s *Stream) wait(ctx context.Context, op string) error {
 	if ctx == nil {
 		return noContext(op)
 	}
@@ -169,7 +170,7 @@ func (s *streamCore) waited(start time.Time) {
 }
 
 // Synchronize is [Stream.Wait] without a deadline.
-func (s *Stream) Synchronize() error { return s.Wait(context.Background()) }
+func (s *Stream) Synchronize() error { return s.wait(context.Background(), "Stream.Synchronize") }
 
 // Shutdown waits for the stream's work, closes the stream, and joins the errors of both.
 // If ctx ends first, Shutdown closes the stream anyway and returns the cause; the work
@@ -252,8 +253,9 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 // meanwhile, Wait waits for the newer record. It returns at once if e was never recorded,
 // and [ErrCapturing] if e was last recorded in a capture. If ctx ends first, Wait returns
 // its cause at once. It takes threads as [Stream.Wait] does. Source: cuEventQuery.
-func (e *Event) Wait(ctx context.Context) error {
-	const op = "Event.Wait"
+func (e *Event) Wait(ctx context.Context) error { return e.wait(ctx, "Event.Wait") }
+
+func (e *Event) wait(ctx context.Context, op string) error {
 	if ctx == nil {
 		return noContext(op)
 	}
@@ -291,7 +293,7 @@ func (e *eventCore) beginWait() bool {
 }
 
 // Synchronize is [Event.Wait] without a deadline.
-func (e *Event) Synchronize() error { return e.Wait(context.Background()) }
+func (e *Event) Synchronize() error { return e.wait(context.Background(), "Event.Synchronize") }
 
 // Query returns whether all work of the stream has completed, without waiting. It returns false
 // while a call that enqueues work on another goroutine blocks in the driver. It also returns

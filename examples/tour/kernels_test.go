@@ -5,6 +5,7 @@ package tour
 import (
 	"cmp"
 	_ "embed"
+	"slices"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -45,6 +46,15 @@ func twice(x *safe.Context, add *safe.Kernel, in []float32) ([]float32, error) {
 	err4 := add.Launch(s, safe.Threads(len(in)), values.Arg(), values.Arg(), sum.Arg(), safe.Val(uint32(len(in))))
 	out, err5 := sum.Download()
 	return out, cmp.Or(err1, err2, err3, err4, err5)
+}
+
+// enqueueTwice enqueues work that doubles the values of host, and then calls done, also if a call before has failed.
+func enqueueTwice(s *safe.Stream, add *safe.Kernel, values *safe.Buffer[float32], host *safe.Pinned[float32], done func([]float32)) error {
+	err1 := values.CopyFromHostAsync(s, host)
+	err2 := add.Launch(s, safe.Threads(host.Len()), values.Arg(), values.Arg(), values.Arg(), safe.Val(uint32(host.Len())))
+	err3 := values.CopyToHostAsync(s, host)
+	_, err4 := s.LaunchHostFunc(func() { done(host.Data()) })
+	return cmp.Or(err1, err2, err3, err4)
 }
 
 // launchAdd launches a kernel for all values, with the block size that keeps the
@@ -109,6 +119,15 @@ func TestTwice(t *testing.T) {
 	assert.Equal(t, []float32{2, 4, 6}, got)
 	_, err = twice(nil, add, []float32{1})
 	assert.EqualError(t, err, "cuda: NewStream: already closed, or never opened")
+
+	host, err := safe.NewPinned[float32](x, 2)
+	require.NoError(t, err)
+	closing(t, host)
+	copy(host.Data(), []float32{4, 5})
+	s, values := newStream(t, x), newBuffer(t, x, 2)
+	require.NoError(t, enqueueTwice(s, add, values, host, func(twice []float32) { got = slices.Clone(twice) }))
+	require.NoError(t, s.Synchronize())
+	assert.Equal(t, []float32{8, 10}, got)
 }
 
 // TestTwiceFails: whichever call of the driver fails, twice returns its error, and not one of those that follow from it.

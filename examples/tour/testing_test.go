@@ -3,9 +3,12 @@
 package tour
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/cmplx"
 	"os"
 	"testing"
 	"time"
@@ -51,6 +54,51 @@ func zeros(n int) (values []float32, err error) {
 	}
 	values = make([]float32, n)
 	return values, b.CopyToHost(values)
+}
+
+// An fftInGo stands for an fft.Plan in tests.
+type fftInGo struct {
+	in  *safe.Pinned[float32]
+	out *safe.Pinned[complex64]
+}
+
+// Forward computes a Fourier transform of real values.
+func (p fftInGo) Forward(s *safe.Stream, in *safe.Buffer[float32], out *safe.Buffer[complex64]) error {
+	err1 := in.CopyToHostAsync(s, p.in)
+	_, err2 := s.LaunchHostFunc(func() {
+		values, sums := p.in.Data(), p.out.Data()
+		for k := range sums {
+			sums[k] = 0
+			for n, v := range values {
+				sums[k] += complex64(cmplx.Rect(float64(v), -2*math.Pi*float64(k*n)/float64(len(values))))
+			}
+		}
+	})
+	err3 := out.CopyFromHostAsync(s, p.out)
+	return cmp.Or(err1, err2, err3)
+}
+
+func TestFFTInGo(t *testing.T) {
+	x := open(t)
+	s, in := newStream(t, x), newBuffer(t, x, 8)
+	out, err1 := safe.NewBuffer[complex64](x, 5)
+	hostIn, err2 := safe.NewPinned[float32](x, 8)
+	hostOut, err3 := safe.NewPinned[complex64](x, 5)
+	g, err4 := s.Capture(func() error { return fftInGo{hostIn, hostOut}.Forward(s, in, out) })
+	e, err5 := g.Instantiate()
+	require.NoError(t, cmp.Or(err1, err2, err3, err4, err5))
+	for _, c := range []closer{out, hostIn, hostOut, g, e} {
+		closing(t, c)
+	}
+	for _, v := range []float32{1, 2} {
+		require.NoError(t, in.Fill(v))
+		require.NoError(t, e.Launch(s))
+		sums, err := out.Download()
+		require.NoError(t, err)
+		for k, want := range []complex64{complex(8*v, 0), 0, 0, 0, 0} {
+			assert.InDelta(t, 0, cmplx.Abs(complex128(sums[k]-want)), 1e-5)
+		}
+	}
 }
 
 // TestZerosFail makes the first driver call in zeros fail, then the second, and so on,

@@ -70,7 +70,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		{"no file", nil, "", "kernels: name the files to read: kernels vector.cu"},
 		{"a file that is missing", nil, "x.cu", "kernels: open x.cu: no such file or directory"},
-		{"no package", map[string]string{"x.cu": add}, "-package 5 x.cu", `kernels: -package: "5" is no name of a Go package: set it, or run go generate`},
+		{"no package", map[string]string{"x.cu": add}, "-package 5 x.cu", `kernels: -package: "5" is no name of a Go package: set it`},
 		{"no folder", map[string]string{"x.cu": add}, "-o out x.cu", "kernels: -o: out is no folder"},
 		{"no architecture", map[string]string{"x.cu": add}, "-image ptx x.cu", `kernels: -image: "ptx" is no architecture such as compute_75, for PTX, or sm_90, for machine code`},
 		{"an architecture that NVRTC does not know", map[string]string{"x.cu": add}, "-image sm_60 x.cu", "NVRTC 13.5 compiles for sm_75 and newer, and not for sm_60: use NVRTC 12: get it with go run github.com/cudabind/cudabind/tools/libs@latest get -version 12 nvrtc, and name its folder by -nvrtc\n"},
@@ -78,6 +78,10 @@ func TestRefuses(t *testing.T) {
 		{"an architecture that no NVRTC knows", map[string]string{"x.cu": add}, "-image compute_10 x.cu", `the architecture "compute_10" is older than sm_30, or there is none of that name`},
 		{"a rename without a name", map[string]string{"x.cu": add}, "-rename add x.cu", "it must be NAME=VALUE"},
 		{"a source that does not compile", map[string]string{"x.cu": "__global__ void f() {\n\tno;\n}"}, "x.cu", `kernels: x.cu: cuda: compile.Compile: x.cu:2:2: error: identifier "no" is undefined`},
+		{"host code", map[string]string{"x.cu": add + "\nint main() { add<<<1, 1>>>(0, 0, 0); }"}, "x.cu", "\nNVRTC compiles device code only: mark what kernels use __device__; move main, host functions"},
+		{"host code as device code", map[string]string{"x.cu": add + "\nint main() { add<<<1, 1>>>(0, 0, 0); }"}, "-flag -default-device x.cu", "\nNVRTC compiles device code only:"},
+		{"a header of host code", map[string]string{"x.cu": "#include <nowhere.h>\n" + add}, "x.cu", "name other folders by -I\n"},
+		{"a number that Go lacks", map[string]string{"x.cu": "__global__ void f(long double *p) { *p = 1; }"}, "x.cu", "kernels: x.cu:1: kernel f, parameter p: Go has no number for long double, of 16 bytes"},
 		{"a source without kernels", map[string]string{"x.cu": "__device__ int f() { return 1; }"}, "x.cu", "kernels: x.cu: it has neither kernels nor variables; name instances of templates by -kernels"},
 		{"a struct with virtual functions", map[string]string{"x.cu": "struct V { int a; __device__ virtual int f() { return a; } };\n__global__ void f(V v) {}"}, "x.cu",
 			"kernels: x.cu:2: kernel f, parameter v: V has virtual functions or bases, whose tables exist on the device alone: take a pointer to it; or leave the kernel out by -skip 'f'"},
@@ -118,6 +122,63 @@ func TestRefuses(t *testing.T) {
 			assert.Contains(t, out, c.want)
 			assert.Equal(t, before, f.names())
 		})
+	}
+}
+
+// TestPackage tests which package the command takes when a user runs it by hand.
+func TestPackage(t *testing.T) {
+	for _, c := range []struct {
+		name, folder string
+		files        map[string]string
+		args         []string
+		file, want   string
+	}{
+		{"of the Go files", "folder", map[string]string{"a.go": "package a", "a_test.go": "package a_test", "tool.go": "//go:build ignore\n\npackage main"}, nil, "x_cu.go", "package a\n"},
+		{"of the tests", "folder", map[string]string{"a_test.go": "package a"}, nil, "x_cu.go", "package a\n"},
+		{"of the folder", "folder", nil, nil, "x_cu.go", "package folder\n"},
+		{"of the output's folder", "a-folder", map[string]string{"a.go": "package a", "out/b.go": "package b"}, []string{"-o", "out", "-image", "sm_90"}, "out/x_cu.go", "package b\n"},
+		{"none", "a-folder", nil, nil, "", `kernels: -package: "a-folder" is no name of a Go package: set it` + "\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := folder{t, filepath.Join(t.TempDir(), c.folder)}
+			f.write("x.cu", add)
+			for name, text := range c.files {
+				f.write(name, text)
+			}
+			command := exec.Command(tool(t), append(append([]string{"-nvrtc", nvrtcFolder(t, "13.5")}, c.args...), "x.cu")...)
+			command.Dir = f.dir
+			command.Env = append(os.Environ(), "GOPACKAGE=")
+			out, err := command.CombinedOutput()
+			if c.file == "" {
+				assert.Error(t, err)
+				assert.Equal(t, c.want, string(out))
+				return
+			}
+			require.NoError(t, err, "%s", out)
+			assert.Contains(t, f.read(c.file), c.want)
+		})
+	}
+}
+
+// TestFileOfNvcc binds a file that nvcc compiles, too.
+func TestFileOfNvcc(t *testing.T) {
+	for _, version := range []string{"12.0", "13.5"} {
+		f := newFolder(t, map[string]string{"x.cu": `#include <cuda_runtime.h>
+#include "device_launch_parameters.h"
+#include <stdio.h>
+#ifndef __CUDACC_RTC__
+#include <vector>
+#endif
+__global__ void f(float4 *v, cudaTextureObject_t t, cudaError_t *e) { v[threadIdx.x] = tex2D<float4>(t, 1, 2); *e = cudaSuccess; }
+#ifndef __CUDACC_RTC__
+int main() { f<<<1, 1>>>(0, 0, 0); return cudaDeviceSynchronize(); }
+#endif
+`})
+		command := exec.Command(tool(t), "-nvrtc", nvrtcFolder(t, version), "-package", "p", "x.cu")
+		command.Dir = f.dir
+		out, err := command.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Contains(t, f.read("x_cu.go"), "v safe.Pointer[vector.Float4], t *safe.Texture,")
 	}
 }
 

@@ -8,10 +8,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"go/build"
 	"go/token"
 	"io"
 	"io/fs"
@@ -45,10 +47,13 @@ type config struct {
 	files                              []string
 }
 
+// asFlags names the command's flags in place of what programs use.
+var asFlags = strings.NewReplacer("in nvrtc.Open", "by -nvrtc", "in Options.IncludePaths", "by -I")
+
 func main() {
 	if err := run(context.Background(), os.Args[1:], os.Stderr); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "kernels:", strings.ReplaceAll(err.Error(), "in nvrtc.Open", "by -nvrtc")) // the command has a flag for what programs do by a call
+			fmt.Fprintln(os.Stderr, "kernels:", asFlags.Replace(err.Error()))
 		}
 		os.Exit(1)
 	}
@@ -93,7 +98,7 @@ func parse(args []string, out io.Writer) (*config, error) {
 	f := flag.NewFlagSet("kernels", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.Usage = func() { io.WriteString(out, usage); f.PrintDefaults() }
-	f.StringVar(&c.pkg, "package", os.Getenv("GOPACKAGE"), "the Go `package`; go generate says it by itself")
+	f.StringVar(&c.pkg, "package", os.Getenv("GOPACKAGE"), "the Go `package`; that of the Go files beside, or the folder's name, without it")
 	f.StringVar(&c.folder, "o", "", "the `folder` for the Go files; the sources' own without it")
 	f.Var(list{&c.kernels}, "kernels", "an `instance` of a template to bind, such as 'scale<float>'; may be repeated")
 	f.StringVar(&images, "image", "", "compile here, for these architectures: compute_75,sm_90 for PTX and machine code; without it the program compiles the source by NVRTC")
@@ -114,11 +119,15 @@ func parse(args []string, out io.Writer) (*config, error) {
 	if images != "" {
 		c.images = strings.Split(images, ",")
 	}
-	switch {
-	case len(c.files) == 0:
+	if len(c.files) == 0 {
 		return nil, errors.New("name the files to read: kernels vector.cu")
+	}
+	if c.pkg == "" {
+		c.pkg = packageOf(cmp.Or(c.folder, filepath.Dir(c.files[0])))
+	}
+	switch {
 	case !token.IsIdentifier(c.pkg):
-		return nil, fmt.Errorf("-package: %q is no name of a Go package: set it, or run go generate", c.pkg)
+		return nil, fmt.Errorf("-package: %q is no name of a Go package: set it", c.pkg)
 	case c.folder != "" && !isFolder(c.folder):
 		return nil, fmt.Errorf("-o: %s is no folder", c.folder)
 	}
@@ -131,6 +140,15 @@ func parse(args []string, out io.Writer) (*config, error) {
 		}
 	}
 	return c, nil
+}
+
+// packageOf returns the name of the Go package in a folder, or the folder's name if it has no Go files.
+func packageOf(folder string) string {
+	if p, _ := build.ImportDir(folder, 0); p.Name != "" {
+		return p.Name
+	}
+	absolute, _ := filepath.Abs(folder)
+	return filepath.Base(absolute)
 }
 
 func isFolder(name string) bool {

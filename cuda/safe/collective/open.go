@@ -10,6 +10,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -133,7 +134,7 @@ func load() error {
 		}
 	})
 	if _, _, err := nccl.Library(); err != nil {
-		return err
+		return rt.Simulated(err)
 	}
 	return nccl.Find("ncclCommInitRankConfig")
 }

@@ -151,7 +151,7 @@ func (h *cudaHeaders) looked() string {
 	} else if h.bundled < 0 {
 		text += "; get NVRTC 13.3 or newer, which has them in itself, with go run github.com/cudabind/cudabind/tools/libs@latest get nvrtc, or install the CUDA toolkit or the Python packages nvidia-cuda-runtime-cu12 and nvidia-cuda-cccl-cu12"
 	}
-	return text + "; other folders belong into Options.IncludePaths. C++'s own headers are not among them: include cuda/std/cstdint in place of cstdint, for example"
+	return text + "; name other folders in Options.IncludePaths"
 }
 
 // stampOf hashes the names, sizes and times of all files in a folder.

@@ -66,6 +66,31 @@ __global__ void k(float *v) { using R = cub::BlockReduce<float, 64>; __shared__ 
 	}, append(withoutCUDA, "TEST_SHORT="+strconv.FormatBool(testing.Short()))...)
 }
 
+// TestHostCode: what only nvcc compiles gets an error that says what to do.
+func TestHostCode(t *testing.T) {
+	versions(t, func(t *testing.T, version string) {
+		const kernel = "__global__ void k() {}\n"
+		for name, test := range map[string]struct{ source, hint string }{
+			"a host function": {kernel + "int main() {}", deviceOnly},
+			"a launch":        {kernel + "__device__ void f() { k<<<1, 1>>>(); }", deviceOnly},
+			"the runtime":     {kernel + "__device__ void f(int *p) { cudaMalloc(&p, 4); }", deviceOnly},
+			"C++":             {"#include <vector>\n" + kernel, deviceOnly},
+			"a mistake":       {kernel + "__device__ int cudaMine = no;", ""},
+			"C++ for devices": {"#include <array>\n" + kernel, "array: include cuda/std/array in its place"},
+		} {
+			if version != "13.5" && name == "C++ for devices" {
+				continue // it has no headers of CUDA in it
+			}
+			o := own(t)
+			_, err := Compile(context.Background(), test.source, o)
+			var e *Error
+			require.ErrorAs(t, err, &e, name)
+			assert.True(t, strings.HasSuffix(e.Hint, test.hint), "%s: %s", name, e.Hint)
+			assert.Equal(t, test.hint == "", e.Hint == "", "%s: %v", name, err)
+		}
+	})
+}
+
 // TestFoundHeaders: an NVRTC without headers takes those of a toolkit or of Python's packages, of
 // its own major version.
 func TestFoundHeaders(t *testing.T) {
@@ -207,7 +232,7 @@ func TestHeadersWithoutCache(t *testing.T) {
 					require.NoError(t, err)
 				}
 				_, err := Compile(context.Background(), "#include <nowhere.h>", Options{Arch: "sm_90"})
-				assert.ErrorContains(t, err, "CUDA's headers were looked for in NVRTC itself; other folders belong into Options.IncludePaths")
+				assert.ErrorContains(t, err, "CUDA's headers were looked for in NVRTC itself; name other folders in Options.IncludePaths")
 
 				o := own(t) // a folder in the place of which there is a file
 				c, err := loaded()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -401,13 +402,30 @@ func (i *includes) shadows() {
 	}
 }
 
-// hint says where headers that the compiler did not find were looked for, and which one it cannot
-// read.
+// hostCode are the messages of NVRTC for what only nvcc compiles: host functions, launches by <<<>>>, calls of the runtime.
+var hostCode = regexp.MustCompile(`not allowed in JIT mode|kernel launch could not be processed|'__cudaCDP2LaunchDevice|(identifier|function) "cuda[A-Z]\w*.*" (is undefined|was referenced but not defined)`)
+
+const deviceOnly = "NVRTC compiles device code only: mark what kernels use __device__; move main, host functions, what these include, and <<<>>> " +
+	"into another file, or put them between #ifndef __CUDACC_RTC__ and #endif"
+
+// hint says where headers that the compiler did not find were looked for, which one it cannot read, and what to do
+// with host code.
 func (i *includes) hint(log string) string {
 	for _, name := range i.missing {
-		if strings.Contains(log, `"`+name+`"`) {
-			return fmt.Sprintf("%s: %s", name, i.cuda.looked())
+		if !strings.Contains(log, `"`+name+`"`) {
+			continue
 		}
+		text := fmt.Sprintf("%s: %s", name, i.cuda.looked())
+		if strings.ContainsAny(name, "./") {
+			return text
+		}
+		if std := "cuda/std/" + name; i.cuda.find(std) != nil { // a header of C++
+			return fmt.Sprintf("%s: include %s in its place", name, std)
+		}
+		return text + ". " + deviceOnly
+	}
+	if hostCode.MatchString(log) {
+		return deviceOnly
 	}
 	for _, file := range slices.Sorted(maps.Keys(i.disk)) {
 		if i.disk[file].mark && strings.Contains(log, path.Base(file)+"(1)") {

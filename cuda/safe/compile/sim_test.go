@@ -9,9 +9,11 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/vector"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -68,6 +70,16 @@ __global__ void scale(float *v) { v[threadIdx.x] *= ns::table[1]; }`
 				v[i] *= sim.Variable[float32]("ns::table")[1]
 			}
 		}))
+		m, err := Load(ctx, x, "struct S { int a, b; };\n__constant__ S s;\n__constant__ float3 forces[4];\n__global__ void k() {}", Options{Kernels: []string{"&s", "&forces"}})
+		require.NoError(t, err)
+		forces, err := safe.Global[vector.Float3](m, "&forces")
+		require.NoError(t, err)
+		assert.Equal(t, 4, forces.Len())
+		_, err = safe.Global[int32](m, "&s")
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_SUPPORTED)
+		if driver.Find("cuLogsDumpToMemory") == nil {
+			assert.ErrorContains(t, err, "&s: the image, perhaps of the double of NVRTC, does not tell its size and first values: embed PTX by go tool kernels -image compute_75, or use NVIDIA's NVRTC (docs/testing.md)")
+		}
 		for _, format := range []Format{MachineCode, PTX} {
 			m, err := Load(ctx, x, source, Options{Kernels: []string{"scale", "&ns::table"}, Defines: map[string]string{"COUNT": "2"}, Format: format})
 			require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// The headers of C that kernels include, of which NVRTC has no files: what is in them is there by itself, or
-// declared here. They are passed to NVRTC where no folder has a file of the name, but one with C's own headers.
+// The headers of C that kernels include, and those that nvcc's sources begin with. NVRTC has no files of them: what is
+// in them is there by itself, or declared here. They are passed to NVRTC where no folder has a file of the name, but one with C's own headers.
 //
 //go:embed standard
 var standardHeaders embed.FS

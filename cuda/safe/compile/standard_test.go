@@ -27,6 +27,8 @@ const usesStandard = `#include <cstdint>
 #include <stdbool.h>
 #include "stdint.h"
 #include <cudabind/conditions.h>
+#include <cuda_runtime.h>
+#include "device_launch_parameters.h"
 struct S { char c; double d; };
 extern "C" __global__ void f(std::uint32_t *a, int64_t n, float x, cudaGraphConditionalHandle h) {
 	assert(n > 0);

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -39,7 +40,7 @@ func Load(open func(string) error, loaded func() (file, version string, err erro
 	}
 	if err := open(""); err != nil {
 		if _, _, none := loaded(); none != nil { // else the program has opened another file
-			return err
+			return rt.Simulated(err)
 		}
 	}
 	return nil

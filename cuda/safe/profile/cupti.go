@@ -9,6 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cupti"
 	"github.com/cudabind/cudabind/cuda/internal/activity"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // session is the process's subscription to CUPTI.
@@ -28,7 +29,7 @@ func (s *session) begin(o Options) error {
 	}
 	if err != nil {
 		s.subscriber = 0
-		return fmt.Errorf("cuptiSubscribe: %w", err)
+		return rt.Simulated(fmt.Errorf("cuptiSubscribe: %w", err))
 	}
 	if err := cupti.CuptiSetThreadIdType(cupti.CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM); err != nil {
 		return fmt.Errorf("cuptiSetThreadIdType: %w", err)

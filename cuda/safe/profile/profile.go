@@ -11,6 +11,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/cupti"
 	"github.com/cudabind/cudabind/cuda/internal/activity"
 	"github.com/cudabind/cudabind/cuda/internal/admit"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+	"github.com/cudabind/cudabind/cuda/safe"
 )
 
 // ErrBusy is the error of [Start] while something records already: a recording of this package, or a
@@ -67,10 +69,10 @@ func Start(o Options) (*Recording, error) {
 	starting.Lock()
 	defer starting.Unlock()
 	if recording.Load() != nil {
-		return nil, fmt.Errorf("profile.Start: %w", ErrBusy)
+		return nil, failed("Start", ErrBusy)
 	}
 	if o.Limit < 0 {
-		return nil, fmt.Errorf("profile.Start: the limit is %d", o.Limit)
+		return nil, &safe.Error{Op: "profile.Start", Err: safe.ErrInvalidArgument, Detail: fmt.Sprintf("the limit is %d", o.Limit)}
 	}
 	if o.Limit == 0 {
 		o.Limit = defaultLimit
@@ -78,7 +80,7 @@ func Start(o Options) (*Recording, error) {
 	r := &Recording{o: o, stop: make(chan struct{}), drained: make(chan struct{})}
 	r.t.streams, r.t.threads = map[streamKey]string{}, map[uint32]string{}
 	if err := r.begin(); err != nil {
-		return nil, fmt.Errorf("profile.Start: %w", err)
+		return nil, failed("Start", err)
 	}
 	go r.drain()
 	recording.Store(r)
@@ -88,9 +90,14 @@ func Start(o Options) (*Recording, error) {
 	return r, nil
 }
 
+// failed is an error of a function of this package.
+func failed(function string, err error) error {
+	return &safe.Error{Op: "profile." + function, Err: err}
+}
+
 func (r *Recording) begin() error {
 	if _, _, err := cupti.Library(); err != nil {
-		return err
+		return rt.Simulated(err)
 	}
 	if err := activity.Open(activity.Most); err != nil {
 		return err
@@ -118,7 +125,7 @@ func (r *Recording) begin() error {
 // Source: cuptiActivityFlushAll, cuptiUnsubscribe.
 func (r *Recording) Stop() (*Timeline, error) {
 	if r == nil || r.stop == nil {
-		return nil, errors.New("profile: the recording is none: use Start")
+		return nil, failed("Recording.Stop", errors.New("the recording is none: use Start"))
 	}
 	r.once.Do(r.end)
 	return &r.t, r.err
@@ -165,14 +172,14 @@ func Detach() error {
 	starting.Lock()
 	defer starting.Unlock()
 	if recording.Load() != nil {
-		return fmt.Errorf("profile.Detach: %w", ErrBusy)
+		return failed("Detach", ErrBusy)
 	}
 	if !attached {
 		return nil
 	}
 	attached = false
 	if err := cupti.CuptiFinalize(); err != nil {
-		return fmt.Errorf("profile.Detach: cuptiFinalize: %w", err)
+		return failed("Detach", fmt.Errorf("cuptiFinalize: %w", err))
 	}
 	return nil
 }

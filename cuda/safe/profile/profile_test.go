@@ -180,7 +180,7 @@ func TestAllCalls(t *testing.T) {
 	}
 }
 
-// TestMissing: without CUPTI the error says where to get it, and ranges work.
+// TestMissing: without CUPTI, the error says that it would not work with the simulated driver, and ranges work.
 func TestMissing(t *testing.T) {
 	needsDouble(t)
 	drivertest.InChild(t, func(t *testing.T) {
@@ -189,11 +189,24 @@ func TestMissing(t *testing.T) {
 		var missing *cupti.LibraryError
 		require.ErrorAs(t, err, &missing)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorContains(t, err, "tools/libs@latest get cupti")
+		require.EqualError(t, err, "cuda: profile.Start: NVIDIA's libraries need a GPU, and do not work with the simulated driver: see Limits in docs/testing.md")
 		Begin(t.Context(), "range").End()
 		w := httptest.NewRecorder()
 		Handler().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		require.Equal(t, http.StatusNotImplemented, w.Code)
+	}, "CUDABIND_TEST_NO_CUPTI=1")
+}
+
+// TestSimulated: NVIDIA's CUPTI, which make libraries fetches, does not start with the simulated driver, and the error says so.
+func TestSimulated(t *testing.T) {
+	needsDouble(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		if err := cupti.Open("../../../.cache/libcupti/13.5"); err != nil {
+			t.Skip(err)
+		}
+		_, err := Start(Options{})
+		require.ErrorIs(t, err, cupti.CUPTI_ERROR_UNKNOWN)
+		require.ErrorContains(t, err, "cuda: profile.Start: NVIDIA's libraries need a GPU, and do not work with the simulated driver")
 	}, "CUDABIND_TEST_NO_CUPTI=1")
 }
 

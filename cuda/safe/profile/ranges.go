@@ -3,7 +3,6 @@ package profile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"runtime/trace"
 	"sync"
@@ -166,7 +165,7 @@ type streamNames struct {
 // Source: cuptiGetContextId, cuptiGetStreamIdEx.
 func NameStream(s *safe.Stream, name string) error {
 	if s == nil || s.Raw() == 0 {
-		return fmt.Errorf("profile.NameStream: %w", safe.ErrClosed)
+		return failed("NameStream", safe.ErrClosed)
 	}
 	nvtx.NameStream(uintptr(s.Raw()), name)
 	names.set(s, name)
@@ -174,7 +173,7 @@ func NameStream(s *safe.Stream, name string) error {
 	defer starting.Unlock()
 	if r := recording.Load(); r != nil {
 		if err := r.nameStream(s, name); err != nil {
-			return fmt.Errorf("profile.NameStream: %w", err)
+			return failed("NameStream", err)
 		}
 	}
 	return nil

@@ -368,7 +368,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestNoLibrary: where there is no cuRAND, New says where it has looked.
+// TestNoLibrary: where there is no cuRAND, New says that it would not work with the simulated driver.
 func TestNoLibrary(t *testing.T) {
 	needsDouble(t)
 	drivertest.InChild(t, func(t *testing.T) {
@@ -377,7 +377,9 @@ func TestNoLibrary(t *testing.T) {
 		}
 		_, err := random.New(open(t), random.Philox, random.Options{})
 		assert.ErrorIs(t, err, safe.ErrNotSupported)
-		assert.ErrorContains(t, err, "cuda: random.New: libcurand.so.10")
+		var missing *curand.LibraryError
+		require.ErrorAs(t, err, &missing)
+		assert.Equal(t, "cuda: random.New: NVIDIA's libraries need a GPU, and do not work with the simulated driver: see Limits in docs/testing.md", err.Error())
 	}, "CUDABIND_TEST_NO_CURAND=1", "CUDA_HOME=", "CUDA_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=", "XDG_CACHE_HOME="+t.TempDir(), "LD_LIBRARY_PATH=")
 }
 

@@ -111,6 +111,8 @@ func (p *Package) number(t *read.Type) (*Go, error) {
 	switch {
 	case t.Size == 16 && !t.Float:
 		return &Go{Elem: &Go{Name: "uint64", Size: 8, Align: 8}, Len: 2, Size: 16, Align: 8}, nil
+	case t.Size == 16: // the debug information calls it double
+		return nil, fmt.Errorf("Go has no number for long double, of 16 bytes")
 	case !slices.Contains([]int64{1, 2, 4, 8}, t.Size) || t.Float && t.Size < 4:
 		return nil, fmt.Errorf("Go has no number of %d bytes for %s", t.Size, CName(t))
 	case t.Float:

@@ -112,6 +112,9 @@ extern "C" __global__ void add(float *sum, const float *a, const float *__restri
 extern "C" {
 __global__ void move(Point p, double *out) { *out = p.x; }
 }
+#ifndef __CUDACC_RTC__
+int main() { add<<<1, 1>>>(0, 0, 0, 0); return cudaDeviceSynchronize(); }
+#endif
 `
 
 // TestNVRTC: images name kernels as NVIDIA's NVRTC does, and have the sizes of parameters that are of C's
@@ -167,6 +170,29 @@ func TestNVRTC(t *testing.T) {
 	require.NoError(t, driver.CuModuleUnload(m))
 }
 
+// TestNVRTCVectors: images have the sizes and places of parameters of CUDA's vector types. TestRealNVRTC runs it with
+// NVIDIA's library.
+func TestNVRTCVectors(t *testing.T) {
+	openNVRTC(t)
+	c := compile(t, `extern "C" __global__ void k(char c, float3 a, const double2 b, short3 s, longlong3 l, uchar4 u, ulonglong4 m, int1 i, uint4 *p) {
+	p->x = a.x + b.x + s.x + l.x + u.x + m.x + i.x + c;
+}`, []string{"--gpu-architecture=sm_90"}, nil)
+	require.NoError(t, c.err, c.log)
+	for _, image := range [][]byte{c.ptx, c.cubin} {
+		primary(t, 0)
+		var m driver.CUmodule
+		var f driver.CUfunction
+		require.NoError(t, driver.CuModuleLoadData(&m, unsafe.Pointer(&image[0])))
+		require.NoError(t, driver.CuModuleGetFunction(&f, m, unsafe.StringData("k\x00")))
+		var got [9][2]uint64
+		for n := range got {
+			require.NoError(t, driver.CuFuncGetParamInfo(f, uint64(n), &got[n][0], &got[n][1]))
+		}
+		assert.Equal(t, [9][2]uint64{{0, 1}, {4, 12}, {16, 16}, {32, 6}, {40, 24}, {64, 4}, {80, 32}, {112, 4}, {120, 8}}, got)
+		require.NoError(t, driver.CuModuleUnload(m))
+	}
+}
+
 const variables = `
 #define RADIUS 2 // of the filter
 #define WIDTH (2 * RADIUS + 1)
@@ -184,6 +210,11 @@ __managed__ int shared = 7;
 namespace ns { namespace { } __constant__ unsigned char byte = 200; __device__ float values[MANY]; }
 namespace ns { namespace inner { __device__ volatile int deep = 1.9; } }
 extern "C" { __device__ int c = 3; __device__ double twice(double x) { const int i = 5; return x * i; } }
+__constant__ float3 forces[4];
+__device__ float4 color = {1, 2};
+__device__ int2 pairs[] = {{1, 2}, {3}}, *nowhere;
+__constant__ ulonglong2 big;
+__device__ uchar3 bytes3 = {1, 2, 3};
 struct Point { float x, y; __device__ Point() : x(1), y(2) {} __device__ float sum() const { return x + y; } };
 __device__ __forceinline__ int count(int n) { return n; }
 __global__ void use(int *to) { *to = one + few[0] + shared + flag; }
@@ -194,7 +225,7 @@ __global__ void use(int *to) { *to = one + few[0] + shared + flag; }
 func TestNVRTCVariables(t *testing.T) {
 	openNVRTC(t)
 	expressions := map[string]string{
-		"&table": "table", "table": "table", "& ns::byte": "_ZN2ns4byteE", "&::ns::values": "_ZN2ns6valuesE", "&ns::inner::deep": "_ZN2ns5inner4deepE",
+		"&table": "table", "table": "table", "&color": "color", "& ns::byte": "_ZN2ns4byteE", "&::ns::values": "_ZN2ns6valuesE", "&ns::inner::deep": "_ZN2ns5inner4deepE",
 		"&c": "c", "&flag": "flag", "&counter": "counter",
 	}
 	got := compile(t, variables, []string{"--gpu-architecture=sm_90", "-DMANY=40"}, slices.Collect(maps.Keys(expressions)))
@@ -221,6 +252,12 @@ func TestNVRTCVariables(t *testing.T) {
 				"_ZN2ns6valuesE":     make([]byte, 160),
 				"_ZN2ns5inner4deepE": raw[int32](1),
 				"c":                  raw[int32](3),
+				"forces":             make([]byte, 48),
+				"color":              raw[float32](1, 2, 0, 0),
+				"pairs":              raw[int32](1, 2, 3, 0),
+				"nowhere":            make([]byte, 8),
+				"big":                make([]byte, 16),
+				"bytes3":             {1, 2, 3},
 			} {
 				p, size := variable(t, m, name)
 				if assert.EqualValues(t, len(want), size, name) {
@@ -264,6 +301,7 @@ func TestNVRTCAddresses(t *testing.T) {
 func TestNVRTCUnknownVariables(t *testing.T) {
 	openNVRTC(t)
 	for name, source := range map[string]string{
+		"a vector of one value":      "__device__ float3 v = make_float3(1, 2, 3);",
 		"a struct":                   "struct P { int x; }; __device__ P v;",
 		"a length of another header": "__device__ int v[LENGTH];",
 		"a length with two values":   "#ifdef X\n#define N 1\n#else\n#define N 2\n#endif\n__device__ int v[N];",
@@ -285,7 +323,7 @@ func TestNVRTCUnknownVariables(t *testing.T) {
 				require.NoError(t, driver.CuModuleLoadData(&m, unsafe.Pointer(&image[0])))
 				err := driver.CuModuleGetGlobal(&p, &size, m, unsafe.StringData(got.names["&v"]+"\x00"))
 				assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_SUPPORTED)
-				violated(t, "variable v: the simulated driver cannot tell its size and its first values")
+				violated(t, "variable v: the image, perhaps of the double of NVRTC, does not tell its size and first values: embed PTX by go tool kernels -image compute_75, or use NVIDIA's NVRTC")
 				require.NoError(t, driver.CuModuleUnload(m))
 			}
 		})
@@ -301,13 +339,14 @@ func TestRealNVRTC(t *testing.T) {
 		}
 		self, err := os.Executable()
 		require.NoError(t, err)
-		again := command.Built(self, "-test.run=^TestNVRTC(Variables|Addresses)?$", "-test.v")
+		again := command.Built(self, "-test.run=^TestNVRTC(Variables|Addresses|Vectors)?$", "-test.v")
 		again.Env = append(os.Environ(), realNVRTC+"="+real, parents+"="+library)
 		out, err := again.CombinedOutput()
 		assert.NoError(t, err, "%s", out)
 		assert.Contains(t, string(out), "--- PASS: TestNVRTC ")
 		assert.Contains(t, string(out), "--- PASS: TestNVRTCVariables ")
 		assert.Contains(t, string(out), "--- PASS: TestNVRTCAddresses ")
+		assert.Contains(t, string(out), "--- PASS: TestNVRTCVectors ")
 	}
 }
 

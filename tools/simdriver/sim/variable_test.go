@@ -235,7 +235,7 @@ func TestKernelReachesNoMemory(t *testing.T) {
 			[]string{"kernel k: panic: variable none is not in the kernel's module, at ", "variable_test.go:"}},
 		{"of no name", nil, func(uint64) { sim.Variable[uint32]("") }, driver.CUDA_ERROR_LAUNCH_FAILED, []string{"is not in the kernel's module"}},
 		{"of no size", nil, func(uint64) { sim.Variable[uint32]("unsized") }, driver.CUDA_ERROR_LAUNCH_FAILED,
-			[]string{"variable unsized: the simulated driver cannot tell its size"}},
+			[]string{"variable unsized: the image, perhaps of the double of NVRTC, does not tell its size"}},
 		{"of no type of C", nil, func(uint64) { sim.Slice[int](0) }, driver.CUDA_ERROR_LAUNCH_FAILED, []string{"sim: int has no size of its own in C"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -55,7 +55,7 @@ CUresult global_get(const struct global *g, CUdeviceptr *address, size_t *size)
 	if (!g)
 		return NOT_FOUND;
 	if (g->untold) {
-		logged("variable %s: the simulated driver cannot tell its size and its first values", g->name);
+		logged("variable %s: the image, perhaps of the double of NVRTC, does not tell its size and first values: embed PTX by go tool kernels -image compute_75, or use NVIDIA's NVRTC (docs/testing.md)", g->name);
 		return NOT_SUPPORTED;
 	}
 	if (address)

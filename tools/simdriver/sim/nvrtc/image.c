@@ -49,7 +49,7 @@ char *image_ptx(const struct source *s, int arch)
 				fputs("...", to);
 			else
 				for (int n = 0; n < k->nparameters; n++)
-					fprintf(to, "%s\n\t.param .align %zu .b8 %s_param_%d[%zu]", n ? "," : "", known[n], name, n, known[n]);
+					fprintf(to, "%s\n\t.param .align %zu .b8 %s_param_%d[%zu]", n ? "," : "", type_align(known[n]), name, n, known[n]);
 			fputs(")\n{\n\tret;\n}\n", to);
 		}
 		free(name);
@@ -112,7 +112,7 @@ static void kernel(struct elf *e, const struct kernel *k)
 		for (int n = 0; n < k->nparameters; n++) {
 			struct { uint8_t format, what; uint16_t size; uint32_t index; uint16_t ordinal, offset; uint32_t bits; } p = {SIZED, PARAMETER, 12, 0, n, 0, 0};
 
-			offset = (offset + known[n] - 1) / known[n] * known[n];
+			offset = (offset + type_align(known[n]) - 1) / type_align(known[n]) * type_align(known[n]);
 			p.offset = offset;
 			p.bits = known[n] << 18 | IN_BANK;
 			offset += known[n];

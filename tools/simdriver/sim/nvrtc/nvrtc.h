@@ -100,9 +100,12 @@ bool number_store(const struct source *s, const char *text, char letter, size_t 
 
 /* -- names and sizes: type.c -- */
 
-
 /* type_size is the size of a parameter, 0 where that is not known. */
 size_t type_size(const struct kernel *k, const char *parameter);
+/* type_align is the alignment of a known type of that size: one of three values has that of a value. */
+size_t type_align(size_t size);
+/* type_vector returns how many values one of CUDA's vector types has, such as float4, and the letter of their type. It is 0 for others. */
+int type_vector(const char *name, char *letter);
 /* type_lowered returns a kernel's name as compilers make it, without its parameters. */
 char *type_lowered(const struct kernel *k);
 /* type_symbol returns a variable's. */

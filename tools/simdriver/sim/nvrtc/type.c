@@ -22,6 +22,34 @@ static int find(const char *name)
 	return -1;
 }
 
+int type_vector(const char *name, char *letter)
+{
+	static const struct { const char *name; char letter; } of[] = {
+		{"char", 'a'}, {"uchar", 'h'}, {"short", 's'}, {"ushort", 't'}, {"int", 'i'}, {"uint", 'j'}, {"long", 'l'}, {"ulong", 'm'},
+		{"longlong", 'x'}, {"ulonglong", 'y'}, {"float", 'f'}, {"double", 'd'},
+	};
+	size_t n = strlen(name);
+
+	for (size_t i = 0; n && i < sizeof of / sizeof *of; i++)
+		if (strlen(of[i].name) == n - 1 && !strncmp(of[i].name, name, n - 1) && name[n - 1] >= '1' && name[n - 1] <= '4') {
+			*letter = of[i].letter;
+			return name[n - 1] - '0';
+		}
+	return 0;
+}
+
+/* vector_size is the size of one of those types, or 0. */
+static size_t vector_size(const char *name)
+{
+	char letter;
+	int n = type_vector(name, &letter);
+
+	for (size_t i = 0; n; i++)
+		if (types[i].letter == letter)
+			return n * types[i].size;
+	return 0;
+}
+
 static bool qualifier(const char *word)
 {
 	static const char *const all[] = {"const", "volatile", "__restrict__", "__restrict", "__grid_constant__", "struct", "enum", "typename"};
@@ -48,6 +76,7 @@ static void plain(const char *text, char *to, size_t size)
 size_t type_size(const struct kernel *k, const char *parameter)
 {
 	char text[2048], *name;
+	size_t size;
 	int i;
 
 	plain(parameter, text, sizeof text);
@@ -57,6 +86,8 @@ size_t type_size(const struct kernel *k, const char *parameter)
 	for (int cut = 0; cut < 2; cut++) {
 		if ((i = find(text)) >= 0)
 			return types[i].size;
+		if ((size = vector_size(text)))
+			return size;
 		for (i = 0; i < k->nvariables && i < k->narguments; i++)
 			if (!strcmp(k->variables[i], text))
 				return type_size(&(struct kernel){0}, k->arguments[i]);
@@ -66,6 +97,8 @@ size_t type_size(const struct kernel *k, const char *parameter)
 	}
 	return 0;
 }
+
+size_t type_align(size_t size) { return size % 3 ? size < 16 ? size : 16 : size / 3; }
 
 char type_letter(const char *declared)
 {

@@ -271,6 +271,7 @@ static bool variable(struct words *w)
 	bool pointer = false, fixed = w->fixed;
 	char *declared;
 	size_t size;
+	int parts;
 
 	for (; ahead(w, "*") || ahead(w, "const") || ahead(w, "__restrict__") || ahead(w, "volatile");) {
 		next(w);
@@ -281,13 +282,20 @@ static bool variable(struct words *w)
 		asprintf(&v.name, "%s%s", w->declaration->space, w->word) < 0)
 		return false;
 	s.letter = pointer ? 0 : type_letter(declared);
-	s.element = size = type_size(&(struct kernel){0}, declared);
+	s.element = type_size(&(struct kernel){0}, declared);
 	free(declared);
 	counts(w, v.name, &s);
+	v.array = s.n > 0;
+	if (!pointer && (parts = type_vector(w->type, &s.letter))) { /* an array of values, but for its symbol */
+		s.known &= s.n < DIMS;
+		s.element /= parts;
+		s.counts[s.n] = parts;
+		s.n += s.n < DIMS;
+	}
+	size = s.element;
 	s.known &= size > 0;
 	for (int i = 0; i < s.n; i++)
 		s.known &= !__builtin_mul_overflow(size, s.counts[i], &size);
-	v.array = s.n > 0;
 	v.hidden = w->declaration->unnamed || (*w->declaration->space && !v.c && (w->isolated || (fixed && !w->outside)));
 	v.outside = w->outside && !ahead(w, "=") && !ahead(w, "{");
 	read = first(w, &s, size);

@@ -1,0 +1,2 @@
+// Nothing: NVRTC declares by itself what kernels use of it.
+#pragma once
