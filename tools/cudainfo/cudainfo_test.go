@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/cudabind/cudabind/internal/command"
@@ -80,7 +79,6 @@ func TestSomeDriver(t *testing.T) {
 	require.Zero(t, code, stderr)
 	assert.Contains(t, stdout, so+", CUDA 12.4: 2 of the package's 723 functions")
 	assert.Contains(t, stdout, "no devices: CUDA_ERROR_NO_DEVICE")
-	assert.LessOrEqual(t, strings.Count(stdout, "looked in "), 1, stdout)
 
 	stdout, _, _ = cudainfo(t, "-driver", so, "-missing")
 	assert.Contains(t, stdout, "no cuLaunchHostFunc_v2: it needs CUDA 13.2\n")

@@ -5,19 +5,14 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/cudabind/cudabind/internal/places"
 )
 
 // print writes m for a reader.
 func (m *machine) print(w io.Writer) error {
 	var b strings.Builder
-	var places places.List
 	for _, l := range append([]library{m.Driver}, m.Libraries...) {
-		l.NotFound = places.Cut(l.NotFound)
 		l.print(&b)
 	}
-	b.WriteString(places.String())
 	if len(m.Devices) == 0 {
 		fmt.Fprintf(&b, "no devices: %s\n", m.NoDevices)
 	}

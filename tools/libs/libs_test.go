@@ -326,7 +326,6 @@ func TestListShowsWhatPackagesFind(t *testing.T) {
 	for _, p := range packages {
 		assert.Regexp(t, `(?m)^`+p.name+` +(\d+\.\w+|-) +(/|cuda: )`, stdout)
 	}
-	assert.LessOrEqual(t, strings.Count(stdout, "looked in "), 1, stdout)
 }
 
 func TestUsage(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/generated/nvjitlink"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
-	"github.com/cudabind/cudabind/internal/places"
 )
 
 // packages look for libraries that can be downloaded.
@@ -57,17 +56,12 @@ func (t *tool) list() error {
 		}
 	}
 	fmt.Fprintln(w, "\nPACKAGE\tCUDA\tFOUND")
-	var places places.List
 	for _, p := range packages {
 		file, version, err := p.library()
 		if err != nil {
-			file = places.Cut(err.Error())
+			file = err.Error()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", p.name, cmp.Or(version, "-"), file)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprint(t.stdout, places.String())
-	return err
+	return w.Flush()
 }
