@@ -109,12 +109,13 @@ func TestFactGreenCreateWaits(t *testing.T) {
 	defer unstick()
 	var g driver.CUgreenCtx
 	created := background(func() { g = rawGreen(t, x) })
-	require.NoError(t, errors.Join(b.FillAsync(other, 0), other.Record(e)))
-	time.Sleep(150 * time.Millisecond)
+	require.Eventually(t, func() bool { // the first work may be there before the creation
+		assert.NoError(t, errors.Join(b.FillAsync(other, 0), other.Record(e)))
+		time.Sleep(150 * time.Millisecond)
+		done, err := e.Query()
+		return assert.NoError(t, err) && !done
+	}, 10*time.Second, time.Millisecond)
 	assert.False(t, closed(created))
-	done, err := e.Query()
-	require.NoError(t, err)
-	assert.False(t, done)
 	unstick()
 	<-created
 	require.NoError(t, other.Synchronize())
