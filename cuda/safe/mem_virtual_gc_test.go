@@ -119,7 +119,7 @@ func TestVirtualDropped(t *testing.T) {
 		b, err := safe.NewMappedBuffer[byte](r, 0, 1)
 		require.NoError(t, err)
 		require.NoError(t, b.FillAsync(stream(t, x), 0))
-		assert.LessOrEqual(t, free(), before-size)
+		assert.Less(t, free(), before-size/2, "memory of earlier tests may come back meanwhile")
 	}()
 	assert.Eventually(t, func() bool {
 		drop()

@@ -115,11 +115,12 @@ func TestMemoryOfPastCapture(t *testing.T) {
 
 // TestMakeRoom: memory that a library has worked in goes back to the system when something else finds too little.
 func TestMakeRoom(t *testing.T) {
-	x := open(t)
-	s, o := stream(t, x), newObject(t, x, counted(new(counts)))
 	if onGPU {
 		t.Skip("needs the simulated driver")
 	}
+	require.NoError(t, drivertest.LeftOver(simulated), "of other tests")
+	x := open(t)
+	s, o := stream(t, x), newObject(t, x, counted(new(counts)))
 	free := func() (free uint64) {
 		var total uint64
 		require.NoError(t, x.WithCurrent(func() error { return driver.CuMemGetInfo(&free, &total) }))
