@@ -3,8 +3,6 @@ package doc
 import (
 	"os"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -70,7 +68,7 @@ func TestVariants(t *testing.T) {
 				}
 			}
 			for _, m := range tooOld.FindAllStringSubmatch(text, -1) {
-				assert.LessOrEqual(t, slices.Compare(numbers(m[1]), numbers(a.Version)), 0, "%s %s: %s is there before CUDA %s", a.Row.API, a.Version, name, m[1])
+				assert.LessOrEqual(t, model.CompareVersions(m[1], a.Version), 0, "%s %s: %s is there before CUDA %s", a.Row.API, a.Version, name, m[1])
 			}
 		}
 		for _, f := range a.Funcs {
@@ -84,13 +82,4 @@ func TestVariants(t *testing.T) {
 			}
 		}
 	}
-}
-
-// numbers are those of a version.
-func numbers(version string) (all []int) {
-	for part := range strings.SplitSeq(version, ".") {
-		n, _ := strconv.Atoi(part)
-		all = append(all, n)
-	}
-	return all
 }

@@ -211,11 +211,11 @@ func (q quirk) unused(a *API) error {
 
 // between compares versions such as 12.10.
 func between(v, from, to string) bool {
-	return (from == "" || compareVersions(v, from) >= 0) && (to == "" || compareVersions(v, to) <= 0)
+	return (from == "" || CompareVersions(v, from) >= 0) && (to == "" || CompareVersions(v, to) <= 0)
 }
 
-// compareVersions compares as many parts as both have: 1.2 covers 1.2.3.
-func compareVersions(a, b string) int {
+// CompareVersions compares as many parts as both have: 1.2 covers 1.2.3.
+func CompareVersions(a, b string) int {
 	x, y := versionParts(a), versionParts(b)
 	n := min(len(x), len(y))
 	return slices.Compare(x[:n], y[:n])

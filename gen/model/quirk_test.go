@@ -50,7 +50,7 @@ func TestQuirkTable(t *testing.T) {
 		assert.Contains(t, APIs(), q.api, q.name)
 		assert.NotEmpty(t, q.reason, q.name)
 		if q.from != "" && q.to != "" {
-			assert.LessOrEqual(t, compareVersions(q.from, q.to), 0, q.name)
+			assert.LessOrEqual(t, CompareVersions(q.from, q.to), 0, q.name)
 		}
 		key := q.api + " " + q.name + " " + q.from
 		assert.NotContains(t, seen, key)

@@ -99,7 +99,7 @@ func (c *Call) Submit() error {
 		return safe.ErrClosed
 	}
 	c.busy = true
-	defer c.over()
+	defer func() { c.busy = false }()
 	core := c.Object.core
 	if core.resource == nil { // which work retains
 		if err := c.Object.Acquire(); err != nil {
@@ -128,8 +128,6 @@ func (c *Call) Submit() error {
 		}
 	}
 }
-
-func (c *Call) over() { c.busy = false }
 
 // try enqueues the work with the memory of space, and gives that back, also if Do panics.
 func (c *Call) try(core *core) (err error) {
@@ -243,10 +241,6 @@ func (c *Call) unlock() {
 // lock locks a handle, if possible the one that worked in a space last.
 func (c *core) lock(space uint64) int {
 	n := len(c.handles)
-	if n == 1 {
-		c.handles[0].Lock()
-		return 0
-	}
 	first := int(space % uint64(n))
 	for i := range n {
 		if at := (first + i) % n; c.handles[at].TryLock() {

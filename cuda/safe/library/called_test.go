@@ -24,9 +24,7 @@ func TestCloseBeforeCalled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stream(t, x)
-			b, err := safe.NewBuffer[uint32](x, 4)
-			require.NoError(t, err)
-			defer b.Close()
+			b := words(t, x)
 			var destroyed atomic.Int32
 			options.Name, options.Create = "object", func() error { return nil }
 			options.Destroy = func() error { destroyed.Add(1); return nil }
@@ -54,9 +52,7 @@ func TestCloseBeforeCalled(t *testing.T) {
 func TestCloseBeforeUse(t *testing.T) {
 	x := open(t)
 	s := stream(t, x)
-	b, err := safe.NewBuffer[uint32](x, 4)
-	require.NoError(t, err)
-	defer b.Close()
+	b := words(t, x)
 	o := newObject(t, x, counted(new(counts)))
 	c, did := prepared(t, o, b)
 	require.NoError(t, submit(c, s, b))

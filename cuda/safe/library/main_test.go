@@ -54,3 +54,12 @@ func stream(t testing.TB, x *safe.Context) *safe.Stream {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
+
+// words is a buffer of 4 words.
+func words(t testing.TB, x *safe.Context) *safe.Buffer[uint32] {
+	t.Helper()
+	b, err := safe.NewBuffer[uint32](x, 4)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}

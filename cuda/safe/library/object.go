@@ -228,7 +228,7 @@ func (o *Object) Matches(s *safe.Stream) error {
 	case x.Equal(c.x):
 		return nil
 	case x.Raw() == c.x.Raw():
-		return Refuse("", safe.ErrReset, "the %s or the stream is of before", c.o.Name)
+		return Refuse("", safe.ErrReset, "the %s or the stream was made before that", c.o.Name)
 	}
 	return Refuse("", safe.ErrContextMismatch, "the %s belongs to a context of %v, the stream to one of %v", c.o.Name, c.x.Device(), s.Device())
 }

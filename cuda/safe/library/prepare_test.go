@@ -68,9 +68,7 @@ func value(t *testing.T, b *safe.Buffer[uint32]) uint32 {
 func TestPrepare(t *testing.T) {
 	x := open(t)
 	s := stream(t, x)
-	b, err := safe.NewBuffer[uint32](x, 4)
-	require.NoError(t, err)
-	defer b.Close()
+	b := words(t, x)
 	c, did := prepared(t, newObject(t, x, counted(new(counts))), b)
 	require.NoError(t, submit(c, s, b))
 	assert.Equal(t, uint32(1), value(t, b))
@@ -97,9 +95,7 @@ func TestPrepare(t *testing.T) {
 func TestPrepareFails(t *testing.T) {
 	x := open(t)
 	s := stream(t, x)
-	b, err := safe.NewBuffer[uint32](x, 4)
-	require.NoError(t, err)
-	defer b.Close()
+	b := words(t, x)
 	c, did := prepared(t, newObject(t, x, counted(new(counts))), b)
 	require.NoError(t, submit(c, s, b))
 	prepare := c.Prepare
@@ -132,9 +128,7 @@ func TestPrepareFails(t *testing.T) {
 func TestPrepareInDo(t *testing.T) {
 	x := open(t)
 	s, other := stream(t, x), stream(t, x)
-	b, err := safe.NewBuffer[uint32](x, 4)
-	require.NoError(t, err)
-	defer b.Close()
+	b := words(t, x)
 	o := newObject(t, x, counted(new(counts)))
 	c, did := prepared(t, o, b)
 	c.Memory = 0

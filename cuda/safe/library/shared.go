@@ -19,35 +19,29 @@ var shared = struct {
 
 // share returns the workspaces of a context, until unshare.
 func share(x *safe.Context) (*workspaces, error) {
-	key := x.Raw()
-	if w := found(key); w != nil {
+	if w := found(x); w != nil {
 		return w, nil
 	}
 	made, err := newWorkspaces(x, 0, sharedStreams)
 	if err != nil {
 		return nil, err
 	}
-	if w := found(key); w != nil { // another goroutine was faster
+	if w := found(x); w != nil { // another goroutine was faster
 		return w, made.close()
 	}
 	shared.Lock()
 	defer shared.Unlock()
-	made.key, made.users = key, 1
-	shared.of[key] = made
+	made.key, made.users = x.Raw(), 1
+	shared.of[made.key] = made
 	return made, nil
 }
 
 // found returns workspaces that are there and usable, with one user more.
-func found(key driver.CUcontext) *workspaces {
-	shared.Lock()
-	w := shared.of[key]
-	shared.Unlock()
-	if w == nil || w.lost() || w.x.WithCurrent(func() error { return nil }) != nil { // a new context may have the handle of one that was reset
-		return nil
-	}
+func found(x *safe.Context) *workspaces {
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.of[key] != w {
+	w := shared.of[x.Raw()]
+	if w == nil || w.lost() || !w.x.Equal(x) { // a new context may have the handle of one that was reset
 		return nil
 	}
 	w.users++
