@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -414,9 +412,6 @@ func TestNoLibrary(t *testing.T) {
 
 // TestNoAllocations: calls allocate nothing.
 func TestNoAllocations(t *testing.T) {
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	x := open(t)
 	h, s := handle(t, x, blas.Options{}), stream(t, x)
 	m := square(t, x, 4)
