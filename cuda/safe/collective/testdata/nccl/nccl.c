@@ -212,6 +212,33 @@ static void check_memory(struct reg *r)
 
 static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
+enum { FLOAT = 7, BFLOAT16 = 9 };
+
+/* numbers reads n numbers of a type, bfloat16 as floats: see wide. */
+static void numbers(int type, void *to, const void *from, size_t n)
+{
+	if (type != BFLOAT16) {
+		memcpy(to, from, n * sizes[type]);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		((uint32_t *)to)[i] = (uint32_t)((const uint16_t *)from)[i] << 16;
+}
+
+/* rounded makes n numbers that numbers has read bfloat16 again, to the nearest and in place. */
+static void rounded(int type, void *to, size_t n)
+{
+	if (type != BFLOAT16)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t bits = ((uint32_t *)to)[i];
+		((uint16_t *)to)[i] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+	}
+}
+
+/* wide is the type of what numbers has read. */
+static int wide(int type) { return type == BFLOAT16 ? FLOAT : type; }
+
 #define COMBINE(T) \
 	for (size_t i = 0; i < n; i++) { \
 		T a = ((T *)to)[i], b = ((const T *)from)[i]; \
@@ -281,7 +308,7 @@ static void compute(struct world *w, struct step **of)
 	struct step *s = of[0];
 	size_t size = sizes[s->type], bytes = s->count * size;
 	size_t all = s->kind == REDUCE_SCATTER || s->kind == ALL_GATHER ? bytes * w->size : bytes;
-	char *sum = malloc(all + 1);
+	char *sum = malloc(2 * all + 1);
 
 	if (s->kind == ALL_GATHER) {
 		for (int r = 0; r < w->size; r++)
@@ -289,17 +316,18 @@ static void compute(struct world *w, struct step **of)
 	} else if (s->kind == BROADCAST) {
 		memcpy(sum, of[s->peer]->src, bytes);
 	} else {
-		char *part = malloc(all + 1);
-		memcpy(sum, s->src, all);
+		char *part = malloc(2 * all + 1);
+		numbers(s->type, sum, s->src, all / size);
 		scale(s, sum, all / size);
 		for (int r = 1; r < w->size; r++) {
-			memcpy(part, of[r]->src, all);
+			numbers(s->type, part, of[r]->src, all / size);
 			scale(of[r], part, all / size);
-			combine(s->type, s->op, sum, part, all / size);
+			combine(wide(s->type), s->op, sum, part, all / size);
 		}
 		free(part);
 		if (s->op == 4)
-			divide(s->type, sum, all / size, w->size);
+			divide(wide(s->type), sum, all / size, w->size);
+		rounded(s->type, sum, all / size);
 	}
 	for (int r = 0; r < w->size; r++)
 		if (s->kind == REDUCE_SCATTER)
