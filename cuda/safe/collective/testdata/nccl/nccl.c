@@ -212,76 +212,58 @@ static void check_memory(struct reg *r)
 
 static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
-enum { FLOAT = 7, BFLOAT16 = 9 };
+typedef struct { uint16_t bits; } bfloat16;
 
-/* numbers reads n numbers of a type, bfloat16 as floats: see wide. */
-static void numbers(int type, void *to, const void *from, size_t n)
+static float widened(bfloat16 v)
 {
-	if (type != BFLOAT16) {
-		memcpy(to, from, n * sizes[type]);
-		return;
-	}
-	for (size_t i = 0; i < n; i++)
-		((uint32_t *)to)[i] = (uint32_t)((const uint16_t *)from)[i] << 16;
+	uint32_t bits = (uint32_t)v.bits << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof f);
+	return f;
 }
 
-/* rounded makes n numbers that numbers has read bfloat16 again, to the nearest and in place. */
-static void rounded(int type, void *to, size_t n)
+/* rounded is the nearest bfloat16, and the even one of two. */
+static bfloat16 rounded(float f)
 {
-	if (type != BFLOAT16)
-		return;
-	for (size_t i = 0; i < n; i++) {
-		uint32_t bits = ((uint32_t *)to)[i];
-		((uint16_t *)to)[i] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-	}
+	uint32_t bits;
+
+	memcpy(&bits, &f, sizeof bits);
+	return (bfloat16){(bits + 0x7fff + (bits >> 16 & 1)) >> 16};
 }
 
-/* wide is the type of what numbers has read. */
-static int wide(int type) { return type == BFLOAT16 ? FLOAT : type; }
-
-#define COMBINE(T) \
-	for (size_t i = 0; i < n; i++) { \
-		T a = ((T *)to)[i], b = ((const T *)from)[i]; \
-		((T *)to)[i] = op == 1 ? a * b : op == 2 ? (a > b ? a : b) : op == 3 ? (a < b ? a : b) : a + b; \
-	} \
-	break
-#define DIVIDE(T) \
-	for (size_t i = 0; i < n; i++) \
-		((T *)to)[i] /= (T)by; \
-	break
+/* BY_TYPE does DO(T, V, READ, WRITE) for a type of NCCL: memory has values of T, which READ makes V to compute with, and WRITE
+ * makes T again. */
+#define BY_TYPE(type, DO) \
+	switch (type) { \
+	case 0: DO(int8_t, int8_t, , ); break; \
+	case 1: DO(uint8_t, uint8_t, , ); break; \
+	case 2: DO(int32_t, int32_t, , ); break; \
+	case 3: DO(uint32_t, uint32_t, , ); break; \
+	case 4: DO(int64_t, int64_t, , ); break; \
+	case 5: DO(uint64_t, uint64_t, , ); break; \
+	case 7: DO(float, float, , ); break; \
+	case 8: DO(double, double, , ); break; \
+	case 9: DO(bfloat16, float, widened, rounded); break; \
+	}
 
 static void combine(int type, int op, void *to, const void *from, size_t n)
 {
-	switch (type) {
-	case 0: COMBINE(int8_t);
-	case 1: COMBINE(uint8_t);
-	case 2: COMBINE(int32_t);
-	case 3: COMBINE(uint32_t);
-	case 4: COMBINE(int64_t);
-	case 5: COMBINE(uint64_t);
-	case 7: COMBINE(float);
-	case 8: COMBINE(double);
+#define COMBINE(T, V, READ, WRITE) \
+	for (size_t i = 0; i < n; i++) { \
+		V a = READ(((T *)to)[i]), b = READ(((const T *)from)[i]); \
+		((T *)to)[i] = WRITE(op == 1 ? a * b : op == 2 ? (a > b ? a : b) : op == 3 ? (a < b ? a : b) : a + b); \
 	}
+	BY_TYPE(type, COMBINE)
 }
 
 static void divide(int type, void *to, size_t n, int by)
 {
-	switch (type) {
-	case 0: DIVIDE(int8_t);
-	case 1: DIVIDE(uint8_t);
-	case 2: DIVIDE(int32_t);
-	case 3: DIVIDE(uint32_t);
-	case 4: DIVIDE(int64_t);
-	case 5: DIVIDE(uint64_t);
-	case 7: DIVIDE(float);
-	case 8: DIVIDE(double);
-	}
-}
-
-#define SCALE(T) \
+#define DIVIDE(T, V, READ, WRITE) \
 	for (size_t i = 0; i < n; i++) \
-		((T *)to)[i] *= *(const T *)by; \
-	break
+		((T *)to)[i] = WRITE(READ(((T *)to)[i]) / (V)by)
+	BY_TYPE(type, DIVIDE)
+}
 
 /* scale multiplies by the factor of a step, if it has one. */
 static void scale(struct step *s, void *to, size_t n)
@@ -290,16 +272,10 @@ static void scale(struct step *s, void *to, size_t n)
 
 	if (!s->factor.used)
 		return;
-	switch (s->type) {
-	case 0: SCALE(int8_t);
-	case 1: SCALE(uint8_t);
-	case 2: SCALE(int32_t);
-	case 3: SCALE(uint32_t);
-	case 4: SCALE(int64_t);
-	case 5: SCALE(uint64_t);
-	case 7: SCALE(float);
-	case 8: SCALE(double);
-	}
+#define SCALE(T, V, READ, WRITE) \
+	for (size_t i = 0; i < n; i++) \
+		((T *)to)[i] = WRITE(READ(((T *)to)[i]) * READ(*(const T *)by))
+	BY_TYPE(s->type, SCALE)
 }
 
 /* compute does a collective of which every rank's step is there. */
@@ -308,7 +284,7 @@ static void compute(struct world *w, struct step **of)
 	struct step *s = of[0];
 	size_t size = sizes[s->type], bytes = s->count * size;
 	size_t all = s->kind == REDUCE_SCATTER || s->kind == ALL_GATHER ? bytes * w->size : bytes;
-	char *sum = malloc(2 * all + 1);
+	char *sum = malloc(all + 1);
 
 	if (s->kind == ALL_GATHER) {
 		for (int r = 0; r < w->size; r++)
@@ -316,18 +292,17 @@ static void compute(struct world *w, struct step **of)
 	} else if (s->kind == BROADCAST) {
 		memcpy(sum, of[s->peer]->src, bytes);
 	} else {
-		char *part = malloc(2 * all + 1);
-		numbers(s->type, sum, s->src, all / size);
+		char *part = malloc(all + 1);
+		memcpy(sum, s->src, all);
 		scale(s, sum, all / size);
 		for (int r = 1; r < w->size; r++) {
-			numbers(s->type, part, of[r]->src, all / size);
+			memcpy(part, of[r]->src, all);
 			scale(of[r], part, all / size);
-			combine(wide(s->type), s->op, sum, part, all / size);
+			combine(s->type, s->op, sum, part, all / size);
 		}
 		free(part);
 		if (s->op == 4)
-			divide(wide(s->type), sum, all / size, w->size);
-		rounded(s->type, sum, all / size);
+			divide(s->type, sum, all / size, w->size);
 	}
 	for (int r = 0; r < w->size; r++)
 		if (s->kind == REDUCE_SCATTER)
