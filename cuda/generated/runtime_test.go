@@ -149,9 +149,12 @@ func TestSitePackages(t *testing.T) {
 	}, "SITE="+site)
 }
 
-// runtimeGPU opens the runtime library of a machine with a GPU.
+// runtimeGPU opens the runtime library of a machine with a GPU. The test keeps its thread, whose the current context
+// and captures are.
 func runtimeGPU(t *testing.T) {
 	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
 	required := os.Getenv("CUDABIND_REQUIRE_GPU") == "1"
 	err := cudart13.Open(os.Getenv("CUDABIND_LIBCUDART_GPU"))
 	if err == nil {
@@ -213,8 +216,6 @@ func TestRuntimeOnGPU(t *testing.T) {
 // handles are the same.
 func TestMixing(t *testing.T) {
 	runtimeGPU(t)
-	runtime.LockOSThread() // the runtime makes its context current there
-	defer runtime.UnlockOSThread()
 	var fromRuntime cudart13.CudaStream_t
 	require.NoError(t, cudart13.CudaStreamCreate(&fromRuntime))
 	defer func() { assert.NoError(t, cudart13.CudaStreamDestroy(fromRuntime)) }()

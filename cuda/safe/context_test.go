@@ -114,9 +114,7 @@ func TestCurrentContext(t *testing.T) {
 func TestBorrowContext(t *testing.T) {
 	open(t, 0)
 	var raw driver.CUcontext
-	require.NoError(t, driver.CuCtxCreate_v2(&raw, 0, 0))
-	var popped driver.CUcontext
-	require.NoError(t, driver.CuCtxPopCurrent(&popped))
+	require.NoError(t, onThread(func() error { return driver.CuCtxCreate_v2(&raw, 0, 0) }))
 	x, err := safe.BorrowContext(raw, "owner")
 	require.NoError(t, err)
 	s, err := safe.NewStream(x)

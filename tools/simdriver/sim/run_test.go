@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -80,6 +81,8 @@ func code(major byte) unsafe.Pointer {
 
 // stores launches a kernel, and returns an error unless it stores the value.
 func stores(name string, want int32) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var device driver.CUdevice
 	var c driver.CUcontext
 	var m driver.CUmodule
