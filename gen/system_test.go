@@ -48,13 +48,12 @@ import "C"
 
 import (
 	"fmt"
-	"unsafe"
 
 	"example.com/user/sqlite3"
 )
 
 func main() {
-	var db unsafe.Pointer
+	var db *sqlite3.Sqlite3
 	name, sql := []byte(":memory:\x00"), []byte("create table t(n); insert into t values (3), (4); select n from t;\x00")
 	fmt.Println(sqlite3.Sqlite3_open(&name[0], &db))
 	fmt.Println(sqlite3.Sqlite3_exec(db, &sql[0], sqlite3.Sqlite3_exec_callback(uintptr(C.adder())), C.place(), nil))

@@ -171,6 +171,8 @@ func (w *writer) fallback(d *model.Decl) string {
 		return fmt.Sprintf("a handle%s, %s in C; 0 is none.", of, d.C)
 	case model.Second:
 		return fmt.Sprintf("%s in C.", d.C)
+	case model.Incomplete:
+		return fmt.Sprintf("an incomplete type, %s in C: only the library knows its members and makes one.", d.C)
 	case model.Scalar:
 		return fmt.Sprintf("%s in C, a number of %d bytes.", d.C, d.Size)
 	}

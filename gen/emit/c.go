@@ -106,10 +106,14 @@ func (w *cWriter) name(t *model.Type) {
 			fmt.Fprintf(&w.b, "typedef %s %s;\n", d.Underlying.C, t.C)
 		}
 	default:
+		kind := d.Kind
+		if kind == model.Incomplete {
+			kind = model.Struct
+		}
 		if tagged {
 			fmt.Fprintf(&w.b, "%s;\n", t.C)
 		} else {
-			fmt.Fprintf(&w.b, "typedef %s z_%s %s;\n", d.Kind, tag, tag)
+			fmt.Fprintf(&w.b, "typedef %s z_%s %s;\n", kind, tag, tag)
 		}
 	}
 }

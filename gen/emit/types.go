@@ -17,6 +17,9 @@ func (e *emitter) types() error {
 		case model.Handle, model.Callback:
 			docs(f, d.Doc)
 			f.Type().Id(d.Go).Uintptr()
+		case model.Incomplete:
+			docs(f, d.Doc)
+			f.Type().Id(d.Go).Struct(jen.Id("_").Qual("structs", "HostLayout"))
 		case model.Scalar:
 			docs(f, d.Doc)
 			f.Type().Id(d.Go).Id(d.Underlying.Go)

@@ -134,9 +134,10 @@ const (
 	Scalar            // a number with a name
 	Callback          // a pointer to a function CUDA calls
 	Second            // a second name of a pointer, an array, or a type of another package
+	Incomplete        // a record that no header defines: there are only pointers to it
 )
 
-var declKinds = [...]string{"", "enum", "struct", "union", "handle", "scalar", "callback", "second"}
+var declKinds = [...]string{"", "enum", "struct", "union", "handle", "scalar", "callback", "second", "incomplete"}
 
 func (k DeclKind) String() string { return declKinds[k] }
 
@@ -217,7 +218,7 @@ const (
 // Type is a type as a parameter, field or result uses it.
 type Type struct {
 	Kind  TypeKind
-	C     string // Basic, Named: as C spells it; Void: of a record that no header defines; Pointer: its name, of a handle of another system
+	C     string // Basic, Named: as C spells it; Void: a name for it, or a record whose members are not known; Pointer: its name, of a handle of another system
 	Go    string // Basic, Named: as Go spells it
 	Const bool   // qualified const
 	Elem  *Type

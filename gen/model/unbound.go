@@ -140,7 +140,7 @@ func (t *Type) replace() {
 		}
 	case t.Kind == Pointer && t.Elem.missing() != nil:
 		of := &Type{Kind: Void, Const: t.Elem.Const}
-		if d := t.Elem.Decl; d != nil && (d.Kind == Struct || d.Kind == Union) && !d.Nested {
+		if d := t.Elem.Decl; d != nil && (d.Kind == Struct || d.Kind == Union || d.Kind == Incomplete) && !d.Nested {
 			of.C = d.C
 		}
 		t.Elem = of

@@ -58,9 +58,11 @@ func TestSkip(t *testing.T) {
 		handle := &Decl{Kind: Handle, C: "CUbox", Size: 8}
 		fn := &Decl{Kind: Callback, C: "CUfn", Size: 8, Thread: "any", Result: nothing()}
 		record := &Decl{Kind: Struct, C: "struct CUx", Size: 4, Fields: []*Field{{C: "a", Type: basic("int")}}}
+		incomplete := &Decl{Kind: Incomplete, C: "CUz"}
 		a := apiOf("cuTake", "cuGive")
-		a.Decls = []*Decl{mode, handle, fn, record}
+		a.Decls = []*Decl{mode, handle, fn, record, incomplete}
 		a.Funcs[0].Params = []*Param{param("mode", of(mode)), param("box", of(handle)), param("fn", of(fn)), param("x", pointer(of(record)))}
+		a.Funcs[1].Params = []*Param{param("z", pointer(of(incomplete)))}
 		a.Aliases = []*Alias{{C: "cuTakeIt", Target: "cuTake", Func: true}, {C: "CUy", Target: "struct CUx"}}
 		a.Vars = []*Var{{C: "cuCount", Type: basic("int")}}
 		a.Consts = []*Const{{C: "CU_TWO", Value: "2"}, {C: "CU_LIST"}}
@@ -94,15 +96,16 @@ func TestSkip(t *testing.T) {
 		}
 		return strings.Join(append(append(all, a.Reasons()...), a.Dropped...), "; ")
 	}
-	const whole = "int cuTake(CUmode mode, CUbox box, CUfn fn, struct CUx *x); int cuGive(void); cuTakeIt; CUy; CUmode; CU_ON; CUbox; CUfn; struct CUx; cuCount; CU_TWO; CU_LIST; cuBoth; cuPrint: it takes a variable number of arguments; CU_MAKE"
+	const whole = "int cuTake(CUmode mode, CUbox box, CUfn fn, struct CUx *x); int cuGive(CUz *z); cuTakeIt; CUy; CUmode; CU_ON; CUbox; CUfn; struct CUx; CUz; cuCount; CU_TWO; CU_LIST; cuBoth; cuPrint: it takes a variable number of arguments; CU_MAKE"
 	for _, tt := range []struct{ name, what, old, new string }{
-		{"function", "cuTake", "int cuTake(CUmode mode, CUbox box, CUfn fn, struct CUx *x); int cuGive(void); cuTakeIt; ", "int cuGive(void); "},
+		{"function", "cuTake", "int cuTake(CUmode mode, CUbox box, CUfn fn, struct CUx *x); int cuGive(CUz *z); cuTakeIt; ", "int cuGive(CUz *z); "},
 		{"other name", "cuTakeIt", "cuTakeIt; ", ""},
 		{"enum", "CUmode", "CUmode mode|CUmode; CU_ON; ", "int mode|"},
 		{"enumerator", "CU_ON", "CU_ON; ", ""},
 		{"handle", "CUbox", "CUbox box|CUbox; ", "void *box|"},
 		{"callback type", "CUfn", "CUfn fn|CUfn; ", "void *fn|"},
 		{"record", "struct CUx", "CUy; |struct CUx; ", "|"},
+		{"record that no header defines", "CUz", "CUz; ", ""},
 		{"variable", "cuCount", "cuCount; ", ""},
 		{"constant", "CU_TWO", "CU_TWO; ", ""},
 		{"macro that is no constant", "CU_LIST", "CU_LIST; ", ""},

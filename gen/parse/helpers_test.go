@@ -26,6 +26,14 @@ func parsed(tb testing.TB, declarations string) *model.API {
 	return a
 }
 
+// ofLibrary is what the parser makes of the header of a library that is not CUDA's.
+func ofLibrary(tb testing.TB, declarations string) *model.API {
+	tb.Helper()
+	a, err := Row(fstest.MapFS{"thing.h": {Data: []byte(declarations)}}, &model.Row{API: "thing", Headers: []string{"thing.h"}, Own: []string{"thing.h"}, Prefix: "thing"})
+	require.NoError(tb, err)
+	return a
+}
+
 // decl is the declaration named c.
 func decl(tb testing.TB, a *model.API, c string) *model.Decl {
 	tb.Helper()

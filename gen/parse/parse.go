@@ -110,7 +110,7 @@ type unit struct {
 	pos     string                 // where it stands
 	foreign map[*model.Decl]bool   // types of headers that are not the row's own
 	shared  map[string]*model.Decl // types of other packages, by C name and by tag
-	opaque  map[string]bool        // names of records that no header defines
+	void    map[string]bool        // names of void
 
 	declared map[string]bool           // functions: a header may declare one again
 	leftOut  map[string]bool           // declarations that cannot be bound, by name
@@ -130,7 +130,7 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, void: map[string]bool{}, ownAlias: map[string]bool{}}
 	u.definitions()
 	return u, nil
 }
@@ -187,7 +187,7 @@ func (u *unit) at(n cc.Node) {
 	u.file = path.Base(n.Position().Filename)
 }
 
-// ours tells whether a declaration stands in one of NVIDIA's headers.
+// ours tells whether something stands in a header of the folder, not in one that takes the place of the system's.
 func (u *unit) ours(n cc.Node) bool {
 	name := n.Position().Filename
 	_, ok := u.files[name]

@@ -93,6 +93,43 @@ func TestOneDeclaration(t *testing.T) {
 	}
 }
 
+// Of a record that no header defines there are only pointers, of the same type under each of its names.
+func TestIncomplete(t *testing.T) {
+	for _, tt := range []struct{ name, declarations, record string }{
+		{"name", "typedef struct st name; int thing(name *x, const struct st *y);", "name"},
+		{"tag", "int thing(struct st *x, const struct st *y);", "struct st"},
+		{"name after the tag", "int thingOther(struct st *x); typedef struct st name; int thing(name *x, struct st *y);", "struct st"},
+		{"name like the tag", "struct st; int thingOther(struct st *x); typedef struct st st; int thing(st *x, struct st *y);", "st"},
+		{"two names", "typedef struct st one; typedef struct st two; typedef struct st two; int thing(two *x, one *y);", "one"},
+		{"name of a pointer", "typedef struct st name; typedef name *pointer; int thing(pointer x, const name *y);", "name"},
+		{"union", "typedef union st name; int thing(name *x, union st *y);", "name"},
+		{"in a record", "typedef struct st name; struct in { name *x; }; int thing(struct st *x, const name *y);", "name"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := ofLibrary(t, tt.declarations)
+			record := decl(t, a, tt.record)
+			assert.Equal(t, model.Incomplete, record.Kind)
+			for _, p := range find(a.Funcs, "thing").Params {
+				if p.Type.Is(model.Second) {
+					p.Type = p.Type.Decl.Underlying
+				}
+				assert.Same(t, record, p.Type.Elem.Decl, p.C)
+			}
+		})
+	}
+}
+
+// Records of the system's headers are pointers to anything, and a name for a pointer alone is a handle.
+func TestIncompleteElsewhere(t *testing.T) {
+	a := ofLibrary(t, "#include <stdio.h>\ntypedef struct st *handle;\nint thing(FILE *x, const struct st *y);")
+	require.Len(t, a.Decls, 1)
+	assert.Equal(t, model.Handle, a.Decls[0].Kind)
+	assert.Equal(t, "int thing(struct _IO_FILE *x, const struct st *y)", a.Funcs[0].Prototype())
+	for _, p := range a.Funcs[0].Params {
+		assert.Equal(t, model.Void, p.Type.Elem.Kind, p.C)
+	}
+}
+
 func TestAliases(t *testing.T) {
 	a := parsed(t, `
 typedef int CUx_v1;

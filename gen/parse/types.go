@@ -60,7 +60,7 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 	switch t.Kind() {
 	case cc.Struct, cc.Union, cc.Enum:
 		if t.IsIncomplete() {
-			u.opaque[name] = true
+			u.incomplete(t, name, comment)
 			return nil
 		}
 		_, err := u.define(t, name, comment)
@@ -70,7 +70,7 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 	case cc.Array:
 		return u.second(dd, comment)
 	case cc.Void:
-		u.opaque[name] = true
+		u.void[name] = true
 		return nil
 	case cc.Function:
 		return nil // a pointer to one is a number
@@ -114,6 +114,14 @@ func (u *unit) renamed(d *cc.Declaration, dd *cc.Declarator) *model.Decl {
 	return u.decls[names[0]]
 }
 
+// incomplete adds a record that no header defines.
+func (u *unit) incomplete(t cc.Type, name, comment string) *model.Decl {
+	d := &model.Decl{Kind: model.Incomplete, C: name, Tag: tagOf(t), Comment: comment}
+	u.add(d)
+	u.decls[spell(t, d.Tag)] = d
+	return d
+}
+
 func (u *unit) pointerTypedef(dd *cc.Declarator, elem cc.Type, comment string) error {
 	name := dd.Name()
 	switch {
@@ -124,7 +132,7 @@ func (u *unit) pointerTypedef(dd *cc.Declarator, elem cc.Type, comment string) e
 		}
 		u.add(&model.Decl{Kind: model.Callback, C: name, Comment: comment, Params: params, Result: result, Size: 8, Align: 8})
 		return nil
-	case elem.Kind() == cc.Struct && elem.IsIncomplete():
+	case elem.Kind() == cc.Struct && elem.IsIncomplete() && u.decls[spell(elem, tagOf(elem))] == nil:
 		d := &model.Decl{Kind: model.Handle, C: name, Tag: tagOf(elem), Comment: comment, Size: 8, Align: 8}
 		u.add(d)
 		return nil
@@ -158,8 +166,8 @@ func (u *unit) spelledOut(t cc.Type) (*model.Type, error) {
 
 func (u *unit) add(d *model.Decl) {
 	u.decls[d.C] = d
-	if d.Tag != "" && d.Kind != model.Handle {
-		u.decls[kindWord(d.Kind)+" "+d.Tag] = d
+	if word := kindWord(d.Kind); d.Tag != "" && word != "" {
+		u.decls[word+" "+d.Tag] = d
 	}
 	if d.Tag != "" && d.Kind == model.Handle {
 		u.handles[d.Tag] = d
@@ -186,7 +194,7 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 			n.C, n.Const = td.Name(), konst
 			return n, nil
 		}
-		if u.opaque[td.Name()] {
+		if u.void[td.Name()] {
 			return &model.Type{Kind: model.Void, C: td.Name(), Const: konst}, nil
 		}
 		if g, ok := model.BasicName(td.Name()); ok && u.row.Own != nil {
@@ -226,11 +234,15 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 			n.Const = konst
 			return n, nil
 		}
-		if u.row.Own != nil && t.IsIncomplete() {
-			return &model.Type{Kind: model.Void, C: spell(t, tag), Const: konst}, nil
-		}
-		if t.IsIncomplete() {
+		switch {
+		case t.IsIncomplete() && u.row.Own == nil:
 			return nil, fmt.Errorf("nothing declares %s", spell(t, tag))
+		case t.IsIncomplete() && (u.handles[tag] != nil || !u.ours(tagToken(t))):
+			return &model.Type{Kind: model.Void, C: spell(t, tag), Const: konst}, nil
+		case t.IsIncomplete():
+			n := named(u.incomplete(t, spell(t, tag), ""))
+			n.Const = konst
+			return n, nil
 		}
 		d, err := u.define(t, spell(t, tag), "") // the header does so further below, or in place
 		if err != nil {
@@ -329,18 +341,20 @@ func named(d *model.Decl) *model.Type {
 }
 
 func tagOf(t cc.Type) string {
+	tok := tagToken(t)
+	return tok.SrcStr()
+}
+
+func tagToken(t cc.Type) cc.Token {
 	switch t := t.(type) {
 	case *cc.StructType:
-		tok := t.Tag()
-		return tok.SrcStr()
+		return t.Tag()
 	case *cc.UnionType:
-		tok := t.Tag()
-		return tok.SrcStr()
+		return t.Tag()
 	case *cc.EnumType:
-		tok := t.Tag()
-		return tok.SrcStr()
+		return t.Tag()
 	}
-	return ""
+	return cc.Token{}
 }
 
 func spell(t cc.Type, tag string) string {

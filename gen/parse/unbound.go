@@ -77,7 +77,7 @@ func (u *unit) value(t cc.Type) (*model.Type, error) {
 // result resolves the type of a function's result.
 func (u *unit) result(t cc.Type) (*model.Type, error) {
 	r, err := u.typ(t)
-	if err == nil && incomplete(r) && r.C != "" {
+	if err == nil && r.C != "" && incomplete(r) {
 		return u.value(t)
 	}
 	return r, err
@@ -85,7 +85,8 @@ func (u *unit) result(t cc.Type) (*model.Type, error) {
 
 // incomplete tells whether there is no value of a type.
 func incomplete(t *model.Type) bool {
-	return t.Element().Kind == model.Void
+	t = t.Element()
+	return t.Kind == model.Void || t.Is(model.Incomplete)
 }
 
 // unpassable leaves out a function that passes by value what C passes in another way than Go.

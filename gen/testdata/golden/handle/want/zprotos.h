@@ -12,3 +12,10 @@ struct args_cuThingOpen {
 	_Alignas(8) char rest[24];
 	_Alignas(8) int ret;
 };
+typedef int (*fn_cuThingBoxes)(CUboxPtr *, const CUbox *);
+struct args_cuThingBoxes {
+	_Alignas(8) CUboxPtr *p0;
+	_Alignas(8) const CUbox *p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) int ret;
+};

@@ -2,6 +2,8 @@
 
 package small
 
+import "structs"
+
 // CUthing is a handle of CUDA's, CUthing in C; 0 is none.
 type CUthing uintptr
 
@@ -10,6 +12,14 @@ type CUother uintptr
 
 // CUreader is a handle of CUDA's, CUreader in C; 0 is none.
 type CUreader uintptr
+
+// CUbox is an incomplete type, CUbox in C: only the library knows its members and makes one.
+type CUbox struct {
+	_ structs.HostLayout
+}
+
+// CUboxPtr is CUboxPtr in C.
+type CUboxPtr = *CUbox
 
 // CUother_v1 is another name of [CUother].
 type CUother_v1 = CUother

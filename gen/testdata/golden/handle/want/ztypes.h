@@ -8,3 +8,5 @@ typedef struct z_CUthing *CUthing;
 typedef struct z_CUother *CUother;
 typedef struct z_CUreader *CUreader;
 typedef struct z_CUother_v1 *CUother_v1;
+typedef struct z_CUbox CUbox;
+typedef CUbox *CUboxPtr;
