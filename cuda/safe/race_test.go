@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,6 +147,23 @@ func untilBlocked(n *atomic.Int64) int64 {
 		before = n.Load()
 	}
 	return n.Load()
+}
+
+// onStacks counts the goroutines that have all of these functions on their stacks.
+func onStacks(functions ...string) (n int) {
+	all := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		if !slices.ContainsFunc(functions, func(f string) bool { return !strings.Contains(stack, f+"(") }) {
+			n++
+		}
+	}
+	return n
+}
+
+// inside waits until a goroutine has all of these functions on its stack.
+func inside(t testing.TB, functions ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return onStacks(functions...) > 0 }, hang, time.Millisecond, "%v", functions)
 }
 
 // soon waits for c to be closed, or reports what did not happen.
