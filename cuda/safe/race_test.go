@@ -116,6 +116,7 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 	t.Helper()
 	over = make(chan struct{})
 	var launched atomic.Int64
+	kept := safe.Reserved(s)
 	go func() {
 		defer close(over)
 		for range n {
@@ -126,7 +127,8 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 			launched.Add(1)
 		}
 	}()
-	t.Logf("%d launches are queued", untilBlocked(&launched))
+	require.Eventually(t, func() bool { return safe.Reserved(s) > kept || isDone(over) }, hang, time.Millisecond, "no launch waits for room")
+	t.Logf("%d launches are queued", launched.Load())
 	return over
 }
 
