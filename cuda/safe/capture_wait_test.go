@@ -22,7 +22,7 @@ func TestCaptureWaitEnds(t *testing.T) {
 	g.shut(t, stuck)
 	over := make(chan error)
 	go func() { over <- x.Synchronize() }() // captures of the context wait for it
-	time.Sleep(20 * time.Millisecond)
+	inside(t, "driver.CuCtxSynchronize")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	begun := make(chan error)

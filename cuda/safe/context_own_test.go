@@ -5,6 +5,7 @@
 package safe_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -198,17 +199,12 @@ func TestContextEndsBesideClone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.Close())
 	g := newGraph(t, x)
-	simulated.Delay("cuGraphClone", time.Second)
+	simulated.Delay("cuGraphClone", hang)
 	defer simulated.Reset()
-	cloned := make(chan struct{})
-	go func() {
-		defer close(cloned)
+	cloned := inDriver(t, func() error {
 		c, err := g.Clone()
-		if assert.NoError(t, err) {
-			assert.NoError(t, c.Close())
-		}
-	}()
-	time.Sleep(30 * time.Millisecond)
+		return errors.Join(err, c.Close())
+	})
 	before := simulated.Calls("cuStreamDestroy_v2")
 	closed := make(chan struct{})
 	go func() {
@@ -216,13 +212,10 @@ func TestContextEndsBesideClone(t *testing.T) {
 		assert.NoError(t, y.Close())
 	}()
 	time.Sleep(70 * time.Millisecond)
-	select {
-	case <-cloned:
-		t.Fatal("too slow")
-	default:
-		assert.Equal(t, before, simulated.Calls("cuStreamDestroy_v2"), "streams are destroyed during cuGraphClone")
-	}
-	<-cloned
+	assert.Equal(t, before, simulated.Calls("cuStreamDestroy_v2"), "streams are destroyed during cuGraphClone")
+	assert.Empty(t, cloned)
+	simulated.Reset() // ends the delay
+	require.NoError(t, <-cloned)
 	<-closed
 }
 

@@ -36,6 +36,7 @@ func TestContextWait(t *testing.T) {
 			assert.ErrorIs(t, x.Wait(ctx), cause)
 			waits := make(chan error, 1)
 			go func() { waits <- x.Wait(t.Context()) }()
+			inside(t, "(*Context).Wait", "Take") // it knows what it waits for
 			require.Never(t, func() bool { return len(waits) > 0 }, 20*time.Millisecond, time.Millisecond)
 			g, err := other.Capture(func() error {
 				assert.ErrorIs(t, x.Wait(t.Context()), safe.ErrCapturing)

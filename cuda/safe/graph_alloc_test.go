@@ -241,7 +241,7 @@ func TestFreeAsyncAfterBorrowed(t *testing.T) {
 	}()
 	select {
 	case <-over:
-	case <-time.After(2 * time.Second):
+	case <-time.After(atOnce):
 		go panic("FreeAsync waits for the lock of its own stream") // not here, where cleanups would wait, too
 		select {}
 	}
@@ -268,7 +268,7 @@ func TestFreeAsyncBesideUse(t *testing.T) {
 	simulated.Delay("cuEventRecord", 100*time.Millisecond)
 	freed := make(chan error, 1)
 	go func() { freed <- b.FreeAsync(frees) }()
-	time.Sleep(20 * time.Millisecond)
+	inside(t, "tryFreeAfterUses") // else it would wait for the work on other, which the gate holds back
 	used := b.FillAsync(other, 0)
 	require.NoError(t, <-freed)
 	simulated.Reset()

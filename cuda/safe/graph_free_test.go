@@ -267,14 +267,14 @@ func TestFreeAsyncBesideLaunch(t *testing.T) {
 	waits.Store(true)
 	gate.shut(t, s)
 	require.NoError(t, b.FillAsync(s, 0))
-	simulated.Delay("cuEventRecord", 100*time.Millisecond)
+	unlock := safe.LockStream(s) // FreeAsync wants to mark its work
 	freed := make(chan error, 1)
 	go func() { freed <- b.FreeAsync(frees) }()
-	time.Sleep(20 * time.Millisecond)
+	inside(t, "tryFreeAfterUses")
 	require.NoError(t, e.Launch(other))
 	<-began
+	unlock()
 	require.NoError(t, <-freed)
-	simulated.Reset()
 	gate.open()
 	require.NoError(t, s.Synchronize())
 	time.Sleep(20 * time.Millisecond)
@@ -300,9 +300,14 @@ func TestFreeAsyncTwiceBesideLaunch(t *testing.T) {
 	require.NoError(t, b.FillAsync(user, 7))
 	unlock := safe.LockStream(user)
 	free := func() { assert.NoError(t, b.FreeAsync(s)) }
+	begins := func(n int) {
+		require.Eventually(t, func() bool { return onStacks("tryFreeAfterUses") == n }, hang, time.Millisecond)
+	}
 	first := background(free)
+	begins(1)
 	require.NoError(t, e.Launch(s))
 	second := background(free)
+	begins(2)
 	unlock()
 	<-first
 	<-second

@@ -97,6 +97,7 @@ func TestPoolBesideNewGreen(t *testing.T) {
 		g, err := safe.NewGreenContext(x, parts...)
 		assert.NoError(t, errors.Join(err, g.Close()))
 	})
+	inside(t, "driver.CuGreenCtxCreate")
 	require.NoError(t, p.Close())
 	time.Sleep(50 * time.Millisecond)
 	assert.False(t, closed(made))

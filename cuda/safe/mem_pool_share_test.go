@@ -10,7 +10,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -178,13 +177,19 @@ func TestSimImportBesideFree(t *testing.T) {
 		return i
 	}
 	first := imported(a)
-	simulated.Delay("cuMemFree_v2", 200*time.Millisecond)
+	simulated.Delay("cuMemFree_v2", hang)
 	freed := background(func() { assert.NoError(t, first.Close()) })
+	inside(t, "driver.CuMemFree")
 	other := imported(b)
 	assert.False(t, closed(freed), "an import waits for the free of other memory")
-	again := imported(a)
-	assert.Eventually(t, func() bool { return closed(freed) }, 100*time.Millisecond, time.Millisecond, "an import came before the free of the same memory")
-	simulated.Reset()
-	require.NoError(t, errors.Join(again.Fill(0), again.Close(), other.Close()))
+	data, err := a.ExportPointer()
+	require.NoError(t, err)
+	var again *safe.Buffer[float32]
+	imports := background(func() { again, err = safe.ImportBuffer[float32](q, data, 16) })
+	assert.False(t, closed(imports), "an import came before the free of the same memory")
+	simulated.Reset() // ends the delay
+	<-freed
+	<-imports
+	require.NoError(t, errors.Join(err, again.Fill(0), again.Close(), other.Close()))
 	noViolation(t)
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,7 +106,7 @@ func TestClosedWhileStuck(t *testing.T) {
 		require.NoError(t, s.Close())
 		time.Sleep(time.Millisecond) // longer than its work takes
 	}
-	assert.Less(t, simulated.Live("event"), 150)
+	assert.Eventually(t, func() bool { return simulated.Live("event") < 150 }, atOnce, time.Millisecond)
 	g.open()
 }
 
@@ -199,7 +200,7 @@ func TestReapingBesideInstantiate(t *testing.T) {
 			require.NoError(t, r.Close())
 			select {
 			case <-released:
-			case <-time.After(2 * time.Second):
+			case <-time.After(atOnce):
 				t.Error("it waits, too")
 			}
 			simulated.Reset()
@@ -233,6 +234,7 @@ func TestClosedGraphBesideInstantiation(t *testing.T) {
 	e := executable(t, g)
 	instantiated := instantiating(t, other)
 	closed := background(func() { assert.NoError(t, g.Close()) })
+	require.Eventually(t, func() bool { return strings.Contains(g.String(), "closed") }, hang, time.Millisecond)
 	for name, call := range map[string]func() error{
 		"Graph.Add":     func() error { _, err := g.Add(safe.FillNode(b, 0)); return err },
 		"Node.Set":      func() error { return n.Set(safe.FillNode(b, 0)) },
@@ -242,7 +244,7 @@ func TestClosedGraphBesideInstantiation(t *testing.T) {
 		select {
 		case <-background(func() { err = call() }):
 			assert.ErrorIs(t, err, safe.ErrClosed, name)
-		case <-time.After(2 * time.Second):
+		case <-time.After(atOnce):
 			t.Error(name, "waits")
 		}
 	}
@@ -303,7 +305,7 @@ func TestBesideDestruction(t *testing.T) {
 			select {
 			case err := <-over:
 				over <- err
-			case <-time.After(2 * time.Second):
+			case <-time.After(atOnce):
 				t.Error("it waits, too")
 			}
 			simulated.Reset()
@@ -345,13 +347,16 @@ func TestFreeBesideStuck(t *testing.T) {
 	x := open(t, 0)
 	g, s := newGate(t, x), stream(t, x)
 	g.shut(t, s)
+	var kept []*safe.Event // until they are counted
 	for range 3 {
 		_, err := safe.NewBuffer[int32](x, 4)
 		require.NoError(t, err)
-		_, err = safe.NewEvent(x)
+		e, err := safe.NewEvent(x)
 		require.NoError(t, err)
+		kept = append(kept, e)
 	}
 	events := simulated.Live("event")
+	runtime.KeepAlive(kept)
 	for end := time.Now().Add(atOnce); simulated.Live("event") > events-3 && time.Now().Before(end); {
 		drop()
 	}
@@ -369,7 +374,7 @@ func TestOnReleaseMayBlock(t *testing.T) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	waiting.Go(func() { assert.NoError(t, s.SynchronizeBlocking()) }) // retains s
-	time.Sleep(20 * time.Millisecond)
+	inside(t, "driver.CuEventSynchronize")
 	blocked, raw := make(chan struct{}), make(chan driver.CUstream, 1)
 	releasing(t, x, func() {
 		raw <- s.Release()

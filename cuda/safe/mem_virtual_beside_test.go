@@ -33,6 +33,7 @@ func TestCloseRangeInHostFunc(t *testing.T) {
 	require.NoError(t, errors.Join(r.Map(0, p), r.Map(simGranule, p), p.Close()))
 	simulated.Delay("cuMemUnmap", hang)
 	unmap := background(func() { assert.NoError(t, r.Unmap(0, simGranule)) })
+	inside(t, "driver.CuMemUnmap")
 	over := make(chan struct{})
 	_, err = s.LaunchHostFunc(func() {
 		defer close(over)
@@ -75,7 +76,7 @@ func TestRangeDroppedDuringCall(t *testing.T) {
 				require.NoError(t, r.Unmap(simGranule, simGranule)) // follows b.Close
 				simulated.Delay("cuMemUnmap", hang)
 				require.NoError(t, b.Close())
-				time.Sleep(20 * time.Millisecond)
+				inside(t, "driver.CuMemUnmap")
 				go func() { over <- call(r) }()
 			}()
 			time.Sleep(20 * time.Millisecond)

@@ -436,7 +436,7 @@ func TestVirtualAccessBesideHostFunc(t *testing.T) {
 				require.NoError(t, b.Close())
 				set := make(chan error, 1)
 				go func() { set <- r.SetAccess(0, granule, driver.CU_MEM_ACCESS_FLAGS_PROT_READ) }()
-				time.Sleep(20 * time.Millisecond)
+				inside(t, "(*AddressRange).SetAccess", "(*pendingWork).wait")
 				close(waits)
 				if soon(t, ended, "the host function waits for SetAccess") {
 					assert.NoError(t, except(<-set, safe.ErrInvalidArgument, safe.ErrRange))

@@ -76,10 +76,13 @@ func TestModuleClosedBesideLaunch(t *testing.T) {
 	}{
 		{"in the driver", func(t *testing.T, k *safe.Kernel) func() error {
 			for _, f := range []string{"cuLaunchKernel", "cuLaunchKernelEx"} {
-				simulated.Delay(f, 100*time.Millisecond)
+				simulated.Delay(f, hang)
 			}
 			done := inDriver(t, func() error { return k.Launch(s, one) })
-			return func() error { return <-done }
+			return func() error {
+				simulated.Reset() // ends the delay
+				return <-done
+			}
 		}, true},
 		{"waiting for room", func(t *testing.T, k *safe.Kernel) func() error {
 			unstick := stick(t, x, s)
@@ -89,7 +92,7 @@ func TestModuleClosedBesideLaunch(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() { done <- k.Launch(s, one) }()
-			require.Never(t, func() bool { return len(done) > 0 }, 20*time.Millisecond, time.Millisecond)
+			require.Eventually(t, func() bool { return safe.Reserved(s) > 0 }, hang, time.Millisecond)
 			return func() error { unstick(); return <-done }
 		}, true},
 		{"another call has a stream locked", func(t *testing.T, k *safe.Kernel) func() error {

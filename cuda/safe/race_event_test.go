@@ -412,6 +412,7 @@ func TestWaitBesideBlockedFirstRecord(t *testing.T) {
 				}
 				recorded, done := make(chan error, 1), make(chan struct{})
 				go func() { recorded <- s.Record(e) }()
+				require.Eventually(t, func() bool { return onStacks("rt.Record") > 0 || len(recorded) > 0 }, hang, time.Millisecond)
 				time.Sleep(50 * time.Millisecond)
 				if len(recorded) > 0 {
 					t.Skip("this driver's queue has room for the record")

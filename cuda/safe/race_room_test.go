@@ -71,7 +71,7 @@ func TestCaptureEndsBesideWork(t *testing.T) {
 			unlock := safe.LockCapture(capture)
 			ended, worked := make(chan error, 1), make(chan error, 1)
 			go func() { ended <- end(capture) }()
-			time.Sleep(20 * time.Millisecond) // it waits for the lock first
+			enqueuing(t, s) // it waits for the lock first
 			go func() { worked <- work() }()
 			enqueuing(t, side)
 			unlock()

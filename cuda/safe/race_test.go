@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,6 +116,7 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 	t.Helper()
 	over = make(chan struct{})
 	var launched atomic.Int64
+	kept := safe.Reserved(s)
 	go func() {
 		defer close(over)
 		for range n {
@@ -123,7 +127,8 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 			launched.Add(1)
 		}
 	}()
-	t.Logf("%d launches are queued", untilBlocked(&launched))
+	require.Eventually(t, func() bool { return safe.Reserved(s) > kept || isDone(over) }, hang, time.Millisecond, "no launch waits for room")
+	t.Logf("%d launches are queued", launched.Load())
 	return over
 }
 
@@ -144,6 +149,23 @@ func untilBlocked(n *atomic.Int64) int64 {
 		before = n.Load()
 	}
 	return n.Load()
+}
+
+// onStacks counts the goroutines that have all of these functions on their stacks.
+func onStacks(functions ...string) (n int) {
+	all := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		if !slices.ContainsFunc(functions, func(f string) bool { return !strings.Contains(stack, f+"(") }) {
+			n++
+		}
+	}
+	return n
+}
+
+// inside waits until a goroutine has all of these functions on its stack.
+func inside(t testing.TB, functions ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return onStacks(functions...) > 0 }, hang, time.Millisecond, "%v", functions)
 }
 
 // soon waits for c to be closed, or reports what did not happen.

@@ -85,7 +85,7 @@ func TestRoomInCallback(t *testing.T) {
 	}()
 	select {
 	case <-free:
-	case <-time.After(time.Second):
+	case <-time.After(atOnce):
 		assert.Fail(t, "a launch blocks in the driver, with the stream locked")
 	}
 	g.open()

@@ -26,7 +26,7 @@ func TestRawOfClosedStream(t *testing.T) {
 	go func() {
 		done <- safe.EnqueueRaw(func() error { got = s.Raw(); return nil }, safe.RawWork{Stream: s})
 	}()
-	time.Sleep(200 * time.Millisecond) // it waits for the stream
+	inside(t, "safe.EnqueueRaw", "lock") // it waits for the stream
 	require.NoError(t, s.Close())
 	unlock()
 	require.NoError(t, <-done)
@@ -42,9 +42,12 @@ func TestRawOfClosedBuffer(t *testing.T) {
 	b := buffer[uint32](t, x, 10)
 	want := b.Raw()
 	var got driver.CUdeviceptr
+	done := make(chan struct{})
 	require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error {
-		done := make(chan error)
-		go func() { done <- b.Close() }()
+		go func() {
+			defer close(done)
+			assert.NoError(t, b.Close())
+		}()
 		select {
 		case <-done:
 		case <-time.After(50 * time.Millisecond): // Close waits for the stream
@@ -53,5 +56,6 @@ func TestRawOfClosedBuffer(t *testing.T) {
 		return nil
 	}, b.Arg()))
 	assert.Equal(t, want, got)
+	<-done
 	assert.Zero(t, b.Raw())
 }

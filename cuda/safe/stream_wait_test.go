@@ -513,6 +513,7 @@ func TestWaitBesideLaterWait(t *testing.T) {
 	second.shut(t, s)
 	require.NoError(t, errors.Join(b.FillAsync(r, 0), b.FillAsync(s, 0)))
 	copied := background(func() { assert.NoError(t, b.CopyToHost(make([]uint32, 4))) }) // waits for r first
+	inside(t, "CopyToHost", "(*waiter).wait")
 	later.shut(t, s)
 	end := s.Completion()
 	time.Sleep(20 * time.Millisecond)

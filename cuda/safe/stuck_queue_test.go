@@ -305,7 +305,7 @@ func closeBesideBlocked(t *testing.T, call func(*safe.Stream, *safe.Kernel, *saf
 	require.NoError(t, launchRaw(x, s, k, room, &launched))
 	returned, closed := make(chan error, 1), make(chan error, 1)
 	go func() { returned <- call(s, k, e) }()
-	time.Sleep(50 * time.Millisecond)
+	enqueuing(t, s)
 	go func() { closed <- s.Close() }()
 	select {
 	case err := <-closed:

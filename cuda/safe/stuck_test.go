@@ -298,9 +298,11 @@ func TestOnReleaseMayWait(t *testing.T) {
 			lent, err := s.Borrow()
 			assert.NoError(t, err)
 			time.AfterFunc(50*time.Millisecond, func() { lent.Close() })
-			background(func() {
-				assert.NoError(t, away.EnqueueRaw(func(driver.CUstream) error { time.Sleep(50 * time.Millisecond); return nil }))
-			})
+			begun := make(chan struct{})
+			go func() {
+				assert.NoError(t, away.EnqueueRaw(func(driver.CUstream) error { close(begun); time.Sleep(50 * time.Millisecond); return nil }))
+			}()
+			<-begun
 			if raw := away.Release(); assert.NotZero(t, raw) {
 				assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 			}
