@@ -4,6 +4,7 @@ package main
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
@@ -247,6 +248,9 @@ var optimizerDoubles = OptimizerDoubles{
 	RoundAll: func(_ sim.Grid, parameters []float32, rounded []bf16, n int32) { set(rounded[:n], parameters[:n]) },
 }
 
+// untilHeld is in how many steps of the decoder the GPU stops: see holdIn.
+var untilHeld atomic.Int64
+
 var serveDoubles = ServeDoubles{
 	Begin: func(g sim.Grid, rows []Row, ofToken, ofPlace, x []float32, channels int32) {
 		each(int32(g.Grid.X), channels, func(row, c, at int) {
@@ -292,5 +296,9 @@ var serveDoubles = ServeDoubles{
 				upTo += p[chosen[row]]
 			}
 		}
+		if untilHeld.Load() == 1 {
+			control.Hold(true)
+		}
+		untilHeld.Add(-1)
 	},
 }

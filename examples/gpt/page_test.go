@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,13 +31,14 @@ func TestPage(t *testing.T) {
 	}
 	shown := func() string { return strings.ReplaceAll(b.run(`out.textContent`), "\ufffd", "") }
 	over := func() bool { return b.run(`form.stop.disabled`) == "true" }
-	hold := func(launched func() int) {
-		eventually(t, func() bool { return launched() > 8 }, "the text has begun")
-		hold(t)
+	begin := func() (launched func() int) {
+		held := holdIn(t, 9)
+		launched = write("func")
+		eventually(t, held, "the text has begun")
+		return launched
 	}
 
-	launched := write("func")
-	hold(launched)
+	begin()
 	eventually(t, func() bool { return shown() != "func" }, "a part is shown")
 	assert.Less(t, len(shown()), len(want))
 	assert.True(t, strings.HasPrefix(want, shown()), "%q of %q", shown(), want)
@@ -47,12 +47,11 @@ func TestPage(t *testing.T) {
 	eventually(t, over, "the text is complete")
 	assert.Equal(t, want, shown())
 
-	launched = write("func")
-	hold(launched)
+	launched := begin()
 	b.run(`form.stop.click()`)
 	eventually(t, over, "the text is stopped")
 	part := shown()
-	time.Sleep(100 * time.Millisecond) // the server notices
+	eventually(t, func() bool { return answering() == 0 }, "the server has noticed")
 	control.Hold(false)
 	write("func")
 	eventually(t, over, "the next text is complete")
@@ -64,7 +63,7 @@ func TestPage(t *testing.T) {
 	eventually(t, over, "the text is refused")
 	assert.Equal(t, "\nthe prompt is empty: give the text to write on from\n", shown())
 
-	hold(write("func"))
+	begin()
 	s.stop()
 	eventually(t, over, "the server has ended")
 	assert.Contains(t, shown(), "\nThe text ends here: network error")

@@ -33,6 +33,20 @@ func hold(t *testing.T) {
 	t.Cleanup(func() { control.Hold(false) }) // before anything is closed
 }
 
+// holdIn has the GPU stop in so many steps of the decoder, however late the test notices, until control.Hold(false) or the
+// end of the test.
+func holdIn(t *testing.T, steps int64) (held func() bool) {
+	untilHeld.Store(steps)
+	t.Cleanup(func() { untilHeld.Store(0); control.Hold(false) }) // before anything is closed
+	return func() bool { return untilHeld.Load() <= 0 }
+}
+
+// answering returns how many requests for a text the server is at. It ends those whose client it has noticed to be gone.
+func answering() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), ".(*server).stream(")
+}
+
 // A served model is at a URL.
 type served struct {
 	url   string
@@ -156,10 +170,12 @@ func TestServeCancel(t *testing.T) {
 		if i == 0 {
 			eventually(t, func() bool { return control.Calls("cuGraphLaunch") > before }, "it has the slot")
 		}
-		time.AfterFunc(100*time.Millisecond, cancel)
+		eventually(t, func() bool { return answering() == 1 }, "the server has it")
+		cancel()
+		eventually(t, func() bool { return answering() == 0 }, "the server has noticed")
 	}
 	gone.Wait()
-	time.AfterFunc(100*time.Millisecond, func() { control.Hold(false) }) // once the server has noticed
+	time.AfterFunc(100*time.Millisecond, func() { control.Hold(false) }) // meanwhile the next one waits
 	text, err := s.text(t.Context(), last)
 	require.NoError(t, err)
 	assert.Equal(t, want[0], text)
@@ -281,7 +297,8 @@ func TestServeEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := start(t, modelFile(t), 2, 8)
-			goroutines, launches := runtime.NumGoroutine(), control.Calls("cuGraphLaunch")
+			goroutines := runtime.NumGoroutine()
+			held := holdIn(t, 6)
 			var clients sync.WaitGroup
 			for i := range 5 {
 				clients.Go(func() {
@@ -289,8 +306,7 @@ func TestServeEnds(t *testing.T) {
 					assert.Error(t, err, "client %d got %q", i, text)
 				})
 			}
-			eventually(t, func() bool { return control.Calls("cuGraphLaunch")-launches > 5 }, "texts are being written")
-			hold(t)
+			eventually(t, held, "texts are being written")
 			c.end(s)
 			clients.Wait()  // not for the GPU
 			control.Reset() // a real driver cannot recover

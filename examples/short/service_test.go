@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -20,13 +21,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slow makes the kernel take a while for one picture.
-const slow = `if (re == 9)
-		usleep(200000);
+// slow makes the kernel wait for one picture, as long as a file is there.
+const slow = `while (re == 9 && access(%q, F_OK) == 0)
+		usleep(1000);
 	for (int i = 0; i < width * height`
 
-// serves starts the service, asks for pictures, gives up some requests, and asks again.
-func serves(t *testing.T, cmd *exec.Cmd) {
+// serves starts the service, asks for pictures, gives up some requests, and asks again. Without a GPU, the first pictures
+// wait for the end of the file held.
+func serves(t *testing.T, cmd *exec.Cmd, held string) {
+	require.NoError(t, os.WriteFile(held, nil, 0o666))
 	listener, err := net.Listen("tcp", "localhost:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
@@ -36,6 +39,7 @@ func serves(t *testing.T, cmd *exec.Cmd) {
 	cmd.Stdout, cmd.Stderr = &log, &log
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
+		os.Remove(held)
 		cmd.Process.Signal(syscall.SIGTERM)
 		cmd.Wait()
 		assert.Empty(t, log.String())
@@ -69,6 +73,7 @@ func serves(t *testing.T, cmd *exec.Cmd) {
 		})
 	}
 	all.Wait()
+	require.NoError(t, os.Remove(held))
 
 	r, err := get(t.Context(), "re=0&im=0")
 	require.NoError(t, err)

@@ -169,8 +169,9 @@ func TestPrograms(t *testing.T) {
 		})
 	}
 	t.Run("service", func(t *testing.T) {
-		kernels(t, libraries, "for (int i = 0; i < width * height", slow)
-		serves(t, program(t, folder, "service", libraries))
+		held := filepath.Join(t.TempDir(), "held")
+		kernels(t, libraries, "for (int i = 0; i < width * height", fmt.Sprintf(slow, held))
+		serves(t, program(t, folder, "service", libraries), held)
 	})
 	for _, name := range []string{"saxpy", "histogram", "fft", "mlp", "service"} {
 		t.Run(name+" without a GPU", func(t *testing.T) { // says so, in one line

@@ -41,16 +41,20 @@ func TestBlockedHoldsUp(t *testing.T) {
 		assert.EqualValues(t, 7, contents(t, v)[3])
 		destroyed := simulated.Calls("cuGraphExecDestroy")
 		require.NoError(t, errors.Join(e.Close(), v.Close(), s.Close()))
-		assert.Eventually(t, func() bool { return simulated.Calls("cuGraphExecDestroy") > destroyed }, 5*time.Second, time.Millisecond, "on %v", x.Device())
+		assert.Eventually(t, func() bool { return simulated.Calls("cuGraphExecDestroy") > destroyed }, time.Minute, time.Millisecond, "on %v", x.Device())
 		alone, err := Open(soon(t), x)
 		require.NoError(t, err)
 		require.NoError(t, alone.Shutdown(soon(t)))
 	}
-	resource, err := safe.NewResource(w.contexts[1], func() {})
-	require.NoError(t, err)
-	revoked := time.Now()
-	resource.Revoke()
-	assert.Less(t, time.Since(revoked), 900*time.Millisecond, "it waits a second for launches that take longer")
+	least := time.Hour
+	for range 5 { // a busy machine may take its time with one of them
+		resource, err := safe.NewResource(w.contexts[1], func() {})
+		require.NoError(t, err)
+		revoked := time.Now()
+		resource.Revoke()
+		least = min(least, time.Since(revoked))
+	}
+	assert.Less(t, least, 900*time.Millisecond, "it waits a second for launches that take longer")
 	t.Logf("after %v", time.Since(from))
 	select {
 	case err := <-done:

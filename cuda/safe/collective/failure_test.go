@@ -61,6 +61,9 @@ func TestFailures(t *testing.T) {
 				require.NoError(t, event.do(all[0], all[1]))
 				text := all[0].says(t, "failed")
 				learned := time.Since(from)
+				if !onGPU {
+					event.soon = 30 * time.Second // on a busy machine; half of what a rank that is only silent would have
+				}
 				assert.Less(t, learned, event.soon)
 				assert.Contains(t, text, event.says)
 				all[0].says(t, "released")

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -121,8 +122,25 @@ func TestSplitAfterLeave(t *testing.T) {
 // unwatched keeps watchAll from checking a communicator, so that a test does it itself.
 func unwatched(c *Comm) *core {
 	unwatch(c.core)
-	time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+	next := &core{session: &session{peers: &watched{checked: make(chan struct{})}}}
+	next.mu.Lock() // so that its check is one of a call
+	next.ends.Store(true)
+	watch(next)
+	<-next.session.peers.(*watched).checked // by the next round of watchAll, which has forgotten c
+	unwatch(next)
 	return c.core
+}
+
+// watched tells that watchAll checks the communicator of a session.
+type watched struct {
+	witness
+	once    sync.Once
+	checked chan struct{}
+}
+
+func (w *watched) deserted() <-chan struct{} {
+	w.once.Do(func() { close(w.checked) })
+	return nil
 }
 
 // TestCallAfterLeave: a call that is in NCCL long after another rank has left ends with that rank's error.

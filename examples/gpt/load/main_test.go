@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,27 +16,52 @@ import (
 )
 
 // TestLoad: the table has what a server does that writes 10 tokens, the first after 20 ms, and the
-// others together after 18 ms more.
+// others together after 18 ms more. The clock of a bubble stands still but for these pauses; in it are no sockets.
 func TestLoad(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		prompt, _ := io.ReadAll(q.Body)
-		assert.Equal(t, "POST /write?length=10&temperature=0.5 func", q.Method+" "+q.URL.String()+" "+string(prompt))
-		time.Sleep(20 * time.Millisecond)
-		io.WriteString(w, "1")
-		w.(http.Flusher).Flush()
-		time.Sleep(18 * time.Millisecond)
-		io.WriteString(w, "234567890")
-	}))
-	defer s.Close()
-	o := options{url: s.URL, prompt: "func", clients: []int{1, 3}, length: 10, temperature: 0.5, time: 200 * time.Millisecond}
-	var table strings.Builder
-	require.NoError(t, run(t.Context(), o, &table))
-	rows := strings.Split(table.String(), "\n")
-	require.Len(t, rows, 5)
-	assert.Equal(t, "| clients | tokens/s | ms to the first token, median | p99 | ms a token, median | p99 |", rows[0])
-	assert.Regexp(t, `^\| 1 \| \d+ \| \d{2,}\.\d\d \| \d+\.\d\d \| [2-9]\.\d{3} \| \d+\.\d{3} \|$`, rows[2])
-	assert.Regexp(t, `^\| 3 \|`, rows[3])
+	usual := client.Transport
+	defer func() { client.Transport = usual }()
+	synctest.Test(t, func(t *testing.T) {
+		connections := make(pipes)
+		s := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			prompt, _ := io.ReadAll(q.Body)
+			assert.Equal(t, "POST /write?length=10&temperature=0.5 func", q.Method+" "+q.URL.String()+" "+string(prompt))
+			time.Sleep(20 * time.Millisecond)
+			io.WriteString(w, "1")
+			w.(http.Flusher).Flush()
+			time.Sleep(18 * time.Millisecond)
+			io.WriteString(w, "234567890")
+		})}
+		go s.Serve(connections)
+		defer s.Close()
+		transport := &http.Transport{DialContext: connections.dial, MaxIdleConnsPerHost: 10}
+		defer transport.CloseIdleConnections()
+		client.Transport = transport
+		o := options{url: "http://server", prompt: "func", clients: []int{1, 3}, length: 10, temperature: 0.5, time: 200 * time.Millisecond}
+		var table strings.Builder
+		require.NoError(t, run(t.Context(), o, &table))
+		assert.Equal(t, "| clients | tokens/s | ms to the first token, median | p99 | ms a token, median | p99 |\n|--:|--:|--:|--:|--:|--:|\n"+
+			"| 1 | 250 | 20.00 | 20.00 | 2.000 | 2.000 |\n| 3 | 750 | 20.00 | 20.00 | 2.000 | 2.000 |\n", table.String())
+	})
 }
+
+// pipes listens for connections within the process.
+type pipes chan net.Conn
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	server, client := net.Pipe()
+	p <- server
+	return client, nil
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // TestLoadFails: a part of a text and a refusal are errors.
 func TestLoadFails(t *testing.T) {

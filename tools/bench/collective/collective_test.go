@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
@@ -91,13 +92,17 @@ func TestContestants(t *testing.T) {
 	}{
 		"processes":   {sh(processes, `test "$LOCAL_RANK" = "$RANK" && echo "{\"bytes\":$((10 * WORLD_SIZE + RANK))}"`), 20, ""},
 		"one process": {sh(oneProcess, `echo noise; test -z "$RANK" && echo "{\"bytes\":$WORLD_SIZE}"`), 2, ""},
-		"one fails":   {sh(processes, `test $RANK = 0 && exec sleep 60; exit 3`), 0, "exit status 3"},
-		"a hang":      {sh(processes, `exec sleep 60`), 0, "killed"},
+		"one fails":   {sh(processes, `test $RANK = 0 && exec sleep 600; exit 3`), 0, "exit status 3"},
+		"a hang":      {sh(processes, `exec sleep 600`), 0, "killed"},
 		"no program":  {contestant{mode: oneProcess, command: []string{"/nowhere"}}, 0, "/nowhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr strings.Builder
-			all, err := test.c.run(2, 500*1e6, &stderr)
+			limit := time.Minute
+			if name == "a hang" {
+				limit = 3 * time.Second
+			}
+			all, err := test.c.run(2, limit, &stderr)
 			if test.says == "" {
 				require.NoError(t, err)
 				require.Len(t, all, 1)
