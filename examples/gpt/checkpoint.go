@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 )
@@ -96,8 +97,8 @@ func decode(f *os.File) (*checkpoint, error) {
 	if err := c.Shape.check(); err != nil {
 		return nil, err
 	}
-	if c.Step < 0 {
-		return nil, fmt.Errorf("step %d", c.Step)
+	if c.Step < 0 || c.Step > math.MaxInt32 {
+		return nil, fmt.Errorf("step %d: must be from 0 to %d", c.Step, math.MaxInt32)
 	}
 	info, err := f.Stat()
 	if err != nil {

@@ -100,7 +100,7 @@ func train(ctx context.Context, o options, w io.Writer) (err error) {
 		c = &checkpoint{header: header{Shape: o.shape}}
 	case err != nil:
 		return err
-	case c.Step >= o.steps && o.steps > 0:
+	case c.Step >= o.steps && c.Step > 0:
 		return fmt.Errorf("%s has learned for %d steps: set -steps to more, or -model to another file", o.model, c.Step)
 	}
 	if err := c.Shape.check(); err != nil {
@@ -138,6 +138,10 @@ func (o options) check(text int, s shape, gpus int) error {
 	switch {
 	case min(o.sequences, o.report, o.save, o.tests, o.gpus) < 1 || o.steps < 0:
 		return errors.New("-sequences, -report, -save, -tests and -gpus must be at least 1, and -steps at least 0")
+	case o.steps > math.MaxInt32: // the GPU counts in 32 bits
+		return fmt.Errorf("-steps must be at most %d", math.MaxInt32)
+	case !(o.rate >= 0 && o.rate <= 1): // or NaN
+		return errors.New("-rate must be from 0 to 1")
 	case o.sequences%gpus != 0:
 		return fmt.Errorf("-sequences %d is no multiple of the number of GPUs, %d", o.sequences, gpus)
 	case o.drop < 0 || o.drop > 255:

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -259,6 +260,11 @@ func TestRefused(t *testing.T) {
 		{"no text", func(o *options) { o.text = filepath.Join(t.TempDir(), "none") }, "no such file"},
 		{"an empty folder", func(o *options) { o.text = t.TempDir() }, "has no text"},
 		{"enough steps", func(o *options) { o.model = learned }, "has learned for 5 steps: set -steps to more, or -model to another file"},
+		{"a model that has learned, and no steps", func(o *options) { o.model, o.steps = learned, 0 }, "has learned for 5 steps: set -steps to more, or -model to another file"},
+		{"more steps than the GPU counts", func(o *options) { o.steps = 1 << 31 }, "-steps must be at most 2147483647"},
+		{"a rate that is no number", func(o *options) { o.rate = float32(math.NaN()) }, "-rate must be from 0 to 1"},
+		{"a rate below 0", func(o *options) { o.rate = -1e-3 }, "-rate must be from 0 to 1"},
+		{"no end of a rate", func(o *options) { o.model, o.steps, o.rate = learned, 6, float32(math.Inf(1)) }, "-rate must be from 0 to 1"},
 		{"no checkpoint", func(o *options) { o.model = text }, "text is no checkpoint"},
 		{"nothing to write by", func(o *options) { o.prompt = "a" }, "no such file"},
 		{"a long text", func(o *options) { o.model, o.prompt, o.length = learned, "a", 64 }, "a prompt of 1 bytes and 64 tokens more do not fit into the model's context of 64"},
@@ -274,6 +280,12 @@ func TestRefused(t *testing.T) {
 			after, _ := os.ReadFile(o.model)
 			assert.Equal(t, before, after)
 		})
+	}
+	for _, step := range []string{"-1", "4611686018427387909", "9223372036854775807"} { // 2^62+5: its bytes are as many as those of 5, in 64 bits
+		file := filepath.Join(t.TempDir(), "foreign")
+		require.NoError(t, os.WriteFile(file, bytes.Replace(whole, []byte(`"Step":5`), []byte(`"Step":`+step), 1), 0o666))
+		_, err := readCheckpoint(file)
+		assert.ErrorContains(t, err, "is no checkpoint", "step %s", step)
 	}
 	for _, size := range []int{0, 10, 60, len(whole) - 1, len(whole) + 1} {
 		require.NoError(t, os.WriteFile(learned, append(whole, 0)[:size], 0o666))
