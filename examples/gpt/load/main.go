@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -51,6 +52,9 @@ func main() {
 	}
 	if o.length < 2 {
 		log.Fatal("load: -length must be at least 2, for times between tokens")
+	}
+	if o.time <= 0 {
+		log.Fatal("load: -time must be more than 0")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -169,8 +173,11 @@ func one(ctx context.Context, o options) (t text, err error) {
 	}
 }
 
-// quantile returns the value below which a part of all values are.
+// quantile returns the value below which a part of all values are, and no number if there are none.
 func quantile(values []float64, part float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
 	slices.Sort(values)
 	return values[min(int(part*float64(len(values))), len(values)-1)]
 }
