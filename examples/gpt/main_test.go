@@ -294,6 +294,32 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestModelFile: the file of a model may be a link, which stays one, and may be for its owner alone.
+func TestModelFile(t *testing.T) {
+	file, link := filepath.Join(t.TempDir(), "gpt.model"), filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(file, link))
+	n := tiny.parameters()
+	c := &checkpoint{header{Shape: tiny}, make([]float32, n), make([]float32, n), make([]float32, n), nil}
+	require.NoError(t, c.write(file))
+	require.NoError(t, os.Chmod(file, 0o600))
+	c.Step, c.Losses = 1, make([]float32, 1)
+	require.NoError(t, c.write(link))
+	to, err := os.Readlink(link)
+	require.NoError(t, err)
+	assert.Equal(t, file, to)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	got, err := readCheckpoint(file)
+	require.NoError(t, err)
+	assert.Equal(t, 1, got.Step)
+	for _, name := range []string{file, link} {
+		entries, err := os.ReadDir(filepath.Dir(name))
+		require.NoError(t, err)
+		assert.Len(t, entries, 1, "nothing is left beside it")
+	}
+}
+
 type writer func([]byte)
 
 func (w writer) Write(p []byte) (int, error) {
