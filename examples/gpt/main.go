@@ -73,13 +73,20 @@ func main() {
 	o.rate, o.drop = float32(rate), int(math.Round(dropout*256))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := run(ctx, o, os.Stdout)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		log.Fatal("gpt: interrupted: the training goes on from its last checkpoint if you run it again")
+	if err := run(ctx, o, os.Stdout); err != nil {
+		log.Fatal("gpt: ", o.says(ctx, err))
 	}
-	if err != nil {
-		log.Fatal("gpt: ", err)
+}
+
+// says returns what to say about an error of run.
+func (o options) says(ctx context.Context, err error) string {
+	switch {
+	case ctx.Err() == nil || !errors.Is(err, context.Canceled):
+		return err.Error()
+	case o.serve != "" || o.prompt != "":
+		return "interrupted"
 	}
+	return "interrupted: the training goes on from its last checkpoint if you run it again"
 }
 
 func run(ctx context.Context, o options, w io.Writer) error {

@@ -294,6 +294,18 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestInterrupted: who interrupts is told of a training only if there is one.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	o, err := options{}, fmt.Errorf("Stream.Wait: %w", context.Canceled)
+	assert.Equal(t, err.Error(), o.says(ctx, err))
+	cancel()
+	assert.Equal(t, "no space", o.says(ctx, errors.New("no space")))
+	assert.Equal(t, "interrupted: the training goes on from its last checkpoint if you run it again", o.says(ctx, err))
+	assert.Equal(t, "interrupted", options{prompt: "func"}.says(ctx, err))
+	assert.Equal(t, "interrupted", options{serve: "localhost:0"}.says(ctx, err))
+}
+
 // TestModelFile: the file of a model may be a link, which stays one, and may be for its owner alone.
 func TestModelFile(t *testing.T) {
 	file, link := filepath.Join(t.TempDir(), "gpt.model"), filepath.Join(t.TempDir(), "link")
