@@ -350,4 +350,13 @@ func TestText(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, string(text))
 	}
+
+	large := filepath.Join(t.TempDir(), "large") // more than the machine has
+	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("ö", mostText/2-1)+"€"), 0o666))
+	require.NoError(t, os.Truncate(large, 1<<42))
+	for _, name := range []string{large, filepath.Dir(large)} {
+		text, err := readText(name)
+		require.NoError(t, err)
+		assert.Len(t, text, mostText-2, "without a part of a character")
+	}
 }

@@ -258,9 +258,10 @@ func serve(ctx context.Context, o options, w io.Writer) error {
 // serve serves until ctx ends, and then returns nil, or until something fails.
 func (s *server) serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
-		Handler:      s.handler(),
-		ReadTimeout:  10 * time.Second,
-		WriteTimeout: 5 * time.Minute, // from the request on, for clients that stop to read
+		Handler:        s.handler(),
+		MaxHeaderBytes: 16 << 10,
+		ReadTimeout:    10 * time.Second,
+		WriteTimeout:   5 * time.Minute, // from the request on, for clients that stop to read
 	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

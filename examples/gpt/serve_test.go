@@ -281,6 +281,13 @@ func TestServeRefuses(t *testing.T) {
 			assert.Equal(t, c.want+"\n", string(body))
 		})
 	}
+	long, err := http.NewRequest("GET", s.url, nil)
+	require.NoError(t, err)
+	long.Header.Set("X", strings.Repeat("x", 100<<10))
+	refused, err := http.DefaultClient.Do(long)
+	require.NoError(t, err)
+	defer refused.Body.Close()
+	assert.Equal(t, http.StatusRequestHeaderFieldsTooLarge, refused.StatusCode, "many of these take much memory")
 	answer, err := http.Get(s.url + "/write")
 	require.NoError(t, err)
 	defer answer.Body.Close()
