@@ -269,6 +269,37 @@ func TestBodies(t *testing.T) {
 	assert.Zero(t, s.bodies.Load())
 }
 
+// TestAnswers: answers that nobody reads take no more memory than requests may, however small those were.
+func TestAnswers(t *testing.T) {
+	s := newService(t, 1, time.Minute)
+	body := asPNG(t, picture(50, 50, 1))
+	answer, err := s.blurred(t.Context(), body)
+	require.NoError(t, err)
+	s.maxBodies = int64(3 * len(answer))
+	s.maxBodies -= 1 // so that there is no room for a third one
+	require.Less(t, len(body), len(answer))
+	end, writes := make(chan struct{}), make(chan struct{})
+	ask := func(w http.ResponseWriter) {
+		s.blur(w, httptest.NewRequest(http.MethodPost, "/blur", bytes.NewReader(body)))
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { ask(&slowReader{httptest.NewRecorder(), writes, end}) })
+	}
+	for range 2 {
+		<-writes
+	}
+	w := httptest.NewRecorder()
+	ask(w)
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	close(end)
+	all.Wait()
+	w = httptest.NewRecorder()
+	ask(w)
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Zero(t, s.bodies.Load())
+}
+
 // TestPlaces: no more pictures are decoded at once than there are places.
 func TestPlaces(t *testing.T) {
 	s := newService(t, 1, time.Minute)
