@@ -70,6 +70,9 @@ func main() {
 	flag.IntVar(&o.length, "length", 400, "number of `tokens` to write")
 	flag.StringVar(&o.serve, "serve", "", "serve the model at this `address`")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("gpt: unexpected argument %q", flag.Arg(0))
+	}
 	o.rate, o.drop = float32(rate), int(math.Round(dropout*256))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once

@@ -30,6 +30,9 @@ func main() {
 	streams := flag.Int("streams", 4, "blur this many pictures at once")
 	measure := flag.Bool("bench", false, "measure the throughput, and serve nothing")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("unexpected argument %q", flag.Arg(0))
+	}
 	if *streams < 1 || *streams > 1024 {
 		log.Fatal("-streams must be from 1 to 1024")
 	}

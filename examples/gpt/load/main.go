@@ -43,6 +43,9 @@ func main() {
 	flag.Float64Var(&o.temperature, "temperature", 0.8, "how freely the model writes")
 	flag.DurationVar(&o.time, "time", 10*time.Second, "how long to measure each number of clients")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("load: unexpected argument %q", flag.Arg(0))
+	}
 	for _, field := range strings.Split(clients, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 {
