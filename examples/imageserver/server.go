@@ -138,7 +138,7 @@ func (s *service) blurred(ctx context.Context, sent []byte) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	picture, _, err := image.Decode(bytes.NewReader(sent))
+	picture, _, err := image.Decode(&until{ctx, bytes.NewReader(sent)})
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +150,19 @@ func (s *service) blurred(ctx context.Context, sent []byte) ([]byte, error) {
 	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
 	err = encoder.Encode(&b, blurred)
 	return b.Bytes(), err
+}
+
+// until reads until a context ends: some kilobytes of a JPEG can take minutes to decode.
+type until struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (u *until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.from.Read(p[:min(len(p), 512)]) // often enough
 }
 
 // check refuses a picture that is too large, before it is decoded.
