@@ -20,6 +20,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/cudabind/cudabind/examples/internal/ranks"
@@ -152,6 +153,8 @@ func (o options) check(text int, s shape, gpus int) error {
 		return fmt.Errorf("-steps must be at most %d", math.MaxInt32)
 	case !(o.rate >= 0 && o.rate <= 1): // or NaN
 		return errors.New("-rate must be from 0 to 1")
+	case filepath.Clean(o.plot) == filepath.Clean(o.model):
+		return errors.New("-plot is the file of the model: choose another one")
 	case o.sequences%gpus != 0:
 		return fmt.Errorf("-sequences %d is no multiple of the number of GPUs, %d", o.sequences, gpus)
 	case o.drop < 0 || o.drop > 255:

@@ -265,6 +265,7 @@ func TestRefused(t *testing.T) {
 		{"a rate that is no number", func(o *options) { o.rate = float32(math.NaN()) }, "-rate must be from 0 to 1"},
 		{"a rate below 0", func(o *options) { o.rate = -1e-3 }, "-rate must be from 0 to 1"},
 		{"no end of a rate", func(o *options) { o.model, o.steps, o.rate = learned, 6, float32(math.Inf(1)) }, "-rate must be from 0 to 1"},
+		{"one file for both", func(o *options) { o.model, o.plot, o.steps = learned, filepath.Dir(learned)+"/./learned.model", 6 }, "-plot is the file of the model: choose another one"},
 		{"no checkpoint", func(o *options) { o.model = text }, "text is no checkpoint"},
 		{"nothing to write by", func(o *options) { o.prompt = "a" }, "no such file"},
 		{"a long text", func(o *options) { o.model, o.prompt, o.length = learned, "a", 64 }, "a prompt of 1 bytes and 64 tokens more do not fit into the model's context of 64"},
