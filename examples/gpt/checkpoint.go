@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 )
@@ -38,9 +39,16 @@ func (o options) recipe(text []byte, gpus int) recipe {
 	return recipe{o.sequences, o.steps, o.drop, gpus, o.rate, o.seed, crc32.ChecksumIEEE(text)}
 }
 
-// write replaces a file by the checkpoint. When the program ends at any moment, or the machine,
-// there is either the old checkpoint or the new one.
+// write replaces a file, or what it leads to as a link, by the checkpoint. When the program ends at any
+// moment, or the machine, there is either the old checkpoint or the new one.
 func (c *checkpoint) write(file string) (err error) {
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm() // a file for its owner alone stays that
+	}
+	if to, err := filepath.EvalSymlinks(file); err == nil {
+		file = to
+	}
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {
 		return err
@@ -51,7 +59,7 @@ func (c *checkpoint) write(file string) (err error) {
 		}
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
-	err = errors.Join(f.Chmod(0o644), json.NewEncoder(w).Encode(c.header))
+	err = errors.Join(f.Chmod(mode), json.NewEncoder(w).Encode(c.header))
 	for _, values := range [][]float32{c.Parameters, c.First, c.Second, c.Losses} {
 		err = errors.Join(err, binary.Write(w, binary.LittleEndian, values))
 	}
@@ -96,8 +104,8 @@ func decode(f *os.File) (*checkpoint, error) {
 	if err := c.Shape.check(); err != nil {
 		return nil, err
 	}
-	if c.Step < 0 {
-		return nil, fmt.Errorf("step %d", c.Step)
+	if c.Step < 0 || c.Step > math.MaxInt32 {
+		return nil, fmt.Errorf("step %d: must be from 0 to %d", c.Step, math.MaxInt32)
 	}
 	info, err := f.Stat()
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/cudabind/cudabind/examples/internal/ranks"
@@ -70,16 +71,26 @@ func main() {
 	flag.IntVar(&o.length, "length", 400, "number of `tokens` to write")
 	flag.StringVar(&o.serve, "serve", "", "serve the model at this `address`")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("gpt: unexpected argument %q", flag.Arg(0))
+	}
 	o.rate, o.drop = float32(rate), int(math.Round(dropout*256))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := run(ctx, o, os.Stdout)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		log.Fatal("gpt: interrupted: the training goes on from its last checkpoint if you run it again")
+	if err := run(ctx, o, os.Stdout); err != nil {
+		log.Fatal("gpt: ", o.says(ctx, err))
 	}
-	if err != nil {
-		log.Fatal("gpt: ", err)
+}
+
+// says returns what to say about an error of run.
+func (o options) says(ctx context.Context, err error) string {
+	switch {
+	case ctx.Err() == nil || !errors.Is(err, context.Canceled):
+		return err.Error()
+	case o.serve != "" || o.prompt != "":
+		return "interrupted"
 	}
+	return "interrupted: the training goes on from its last checkpoint if you run it again"
 }
 
 func run(ctx context.Context, o options, w io.Writer) error {
@@ -100,7 +111,7 @@ func train(ctx context.Context, o options, w io.Writer) (err error) {
 		c = &checkpoint{header: header{Shape: o.shape}}
 	case err != nil:
 		return err
-	case c.Step >= o.steps && o.steps > 0:
+	case c.Step >= o.steps && c.Step > 0:
 		return fmt.Errorf("%s has learned for %d steps: set -steps to more, or -model to another file", o.model, c.Step)
 	}
 	if err := c.Shape.check(); err != nil {
@@ -138,6 +149,12 @@ func (o options) check(text int, s shape, gpus int) error {
 	switch {
 	case min(o.sequences, o.report, o.save, o.tests, o.gpus) < 1 || o.steps < 0:
 		return errors.New("-sequences, -report, -save, -tests and -gpus must be at least 1, and -steps at least 0")
+	case o.steps > math.MaxInt32: // the GPU counts in 32 bits
+		return fmt.Errorf("-steps must be at most %d", math.MaxInt32)
+	case !(o.rate >= 0 && o.rate <= 1): // or NaN
+		return errors.New("-rate must be from 0 to 1")
+	case filepath.Clean(o.plot) == filepath.Clean(o.model):
+		return errors.New("-plot is the file of the model: choose another one")
 	case o.sequences%gpus != 0:
 		return fmt.Errorf("-sequences %d is no multiple of the number of GPUs, %d", o.sequences, gpus)
 	case o.drop < 0 || o.drop > 255:

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -259,6 +260,12 @@ func TestRefused(t *testing.T) {
 		{"no text", func(o *options) { o.text = filepath.Join(t.TempDir(), "none") }, "no such file"},
 		{"an empty folder", func(o *options) { o.text = t.TempDir() }, "has no text"},
 		{"enough steps", func(o *options) { o.model = learned }, "has learned for 5 steps: set -steps to more, or -model to another file"},
+		{"a model that has learned, and no steps", func(o *options) { o.model, o.steps = learned, 0 }, "has learned for 5 steps: set -steps to more, or -model to another file"},
+		{"more steps than the GPU counts", func(o *options) { o.steps = 1 << 31 }, "-steps must be at most 2147483647"},
+		{"a rate that is no number", func(o *options) { o.rate = float32(math.NaN()) }, "-rate must be from 0 to 1"},
+		{"a rate below 0", func(o *options) { o.rate = -1e-3 }, "-rate must be from 0 to 1"},
+		{"no end of a rate", func(o *options) { o.model, o.steps, o.rate = learned, 6, float32(math.Inf(1)) }, "-rate must be from 0 to 1"},
+		{"one file for both", func(o *options) { o.model, o.plot, o.steps = learned, filepath.Dir(learned)+"/./learned.model", 6 }, "-plot is the file of the model: choose another one"},
 		{"no checkpoint", func(o *options) { o.model = text }, "text is no checkpoint"},
 		{"nothing to write by", func(o *options) { o.prompt = "a" }, "no such file"},
 		{"a long text", func(o *options) { o.model, o.prompt, o.length = learned, "a", 64 }, "a prompt of 1 bytes and 64 tokens more do not fit into the model's context of 64"},
@@ -275,10 +282,54 @@ func TestRefused(t *testing.T) {
 			assert.Equal(t, before, after)
 		})
 	}
+	for _, step := range []string{"-1", "4611686018427387909", "9223372036854775807"} { // 2^62+5: its bytes are as many as those of 5, in 64 bits
+		file := filepath.Join(t.TempDir(), "foreign")
+		require.NoError(t, os.WriteFile(file, bytes.Replace(whole, []byte(`"Step":5`), []byte(`"Step":`+step), 1), 0o666))
+		_, err := readCheckpoint(file)
+		assert.ErrorContains(t, err, "is no checkpoint", "step %s", step)
+	}
 	for _, size := range []int{0, 10, 60, len(whole) - 1, len(whole) + 1} {
 		require.NoError(t, os.WriteFile(learned, append(whole, 0)[:size], 0o666))
 		_, err := readCheckpoint(learned)
 		assert.ErrorContains(t, err, "is no checkpoint", "%d bytes of %d", size, len(whole))
+	}
+}
+
+// TestInterrupted: who interrupts is told of a training only if there is one.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	o, err := options{}, fmt.Errorf("Stream.Wait: %w", context.Canceled)
+	assert.Equal(t, err.Error(), o.says(ctx, err))
+	cancel()
+	assert.Equal(t, "no space", o.says(ctx, errors.New("no space")))
+	assert.Equal(t, "interrupted: the training goes on from its last checkpoint if you run it again", o.says(ctx, err))
+	assert.Equal(t, "interrupted", options{prompt: "func"}.says(ctx, err))
+	assert.Equal(t, "interrupted", options{serve: "localhost:0"}.says(ctx, err))
+}
+
+// TestModelFile: the file of a model may be a link, which stays one, and may be for its owner alone.
+func TestModelFile(t *testing.T) {
+	file, link := filepath.Join(t.TempDir(), "gpt.model"), filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(file, link))
+	n := tiny.parameters()
+	c := &checkpoint{header{Shape: tiny}, make([]float32, n), make([]float32, n), make([]float32, n), nil}
+	require.NoError(t, c.write(file))
+	require.NoError(t, os.Chmod(file, 0o600))
+	c.Step, c.Losses = 1, make([]float32, 1)
+	require.NoError(t, c.write(link))
+	to, err := os.Readlink(link)
+	require.NoError(t, err)
+	assert.Equal(t, file, to)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	got, err := readCheckpoint(file)
+	require.NoError(t, err)
+	assert.Equal(t, 1, got.Step)
+	for _, name := range []string{file, link} {
+		entries, err := os.ReadDir(filepath.Dir(name))
+		require.NoError(t, err)
+		assert.Len(t, entries, 1, "nothing is left beside it")
 	}
 }
 
@@ -299,5 +350,14 @@ func TestText(t *testing.T) {
 		text, err := readText(name)
 		require.NoError(t, err)
 		assert.Equal(t, want, string(text))
+	}
+
+	large := filepath.Join(t.TempDir(), "large") // more than the machine has
+	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("ö", mostText/2-1)+"€"), 0o666))
+	require.NoError(t, os.Truncate(large, 1<<42))
+	for _, name := range []string{large, filepath.Dir(large)} {
+		text, err := readText(name)
+		require.NoError(t, err)
+		assert.Len(t, text, mostText-2, "without a part of a character")
 	}
 }

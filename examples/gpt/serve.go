@@ -73,13 +73,14 @@ type request struct {
 type server struct {
 	decoder  *decoder
 	free     []int         // slots
-	incoming chan *request // those that wait for a slot
+	waiting  chan struct{} // a value for each request that waits for a slot
+	incoming chan *request // from those to run
 	ended    chan struct{} // closed when run has returned
 	err      error         // why, after that
 }
 
 func newServer(d *decoder) *server {
-	s := &server{decoder: d, incoming: make(chan *request, waiting), ended: make(chan struct{})}
+	s := &server{decoder: d, waiting: make(chan struct{}, waiting), incoming: make(chan *request), ended: make(chan struct{})}
 	for slot := range d.slots {
 		s.free = append(s.free, slot)
 	}
@@ -177,12 +178,18 @@ func (s *server) write(w http.ResponseWriter, q *http.Request) {
 	}
 	r := &request{text: t, context: q.Context(), written: make(chan byte, t.length)}
 	select {
-	case s.incoming <- r:
+	case s.waiting <- struct{}{}:
 	default:
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many texts are being written: try again later", http.StatusServiceUnavailable)
 		return
 	}
+	select { // stream finds out which
+	case s.incoming <- r:
+	case <-r.context.Done():
+	case <-s.ended:
+	}
+	<-s.waiting
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if !s.stream(w, r) {
 		panic(http.ErrAbortHandler) // ends the connection, so that nobody takes a part for the whole
@@ -251,9 +258,10 @@ func serve(ctx context.Context, o options, w io.Writer) error {
 // serve serves until ctx ends, and then returns nil, or until something fails.
 func (s *server) serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
-		Handler:      s.handler(),
-		ReadTimeout:  10 * time.Second,
-		WriteTimeout: 5 * time.Minute, // from the request on, for clients that stop to read
+		Handler:        s.handler(),
+		MaxHeaderBytes: 16 << 10,
+		ReadTimeout:    10 * time.Second,
+		WriteTimeout:   5 * time.Minute, // from the request on, for clients that stop to read
 	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

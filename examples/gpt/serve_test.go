@@ -66,7 +66,7 @@ func start(t *testing.T, file string, slots, room int) served {
 		defer close(s.ended)
 		s.ended <- loaded(ctx, options{model: file}, slots, func(d *decoder) error {
 			s := newServer(d)
-			s.incoming = make(chan *request, room)
+			s.waiting = make(chan struct{}, room)
 			return s.serve(ctx, l)
 		})
 	}()
@@ -246,6 +246,33 @@ func TestServeTooMany(t *testing.T) {
 	assert.NoError(t, <-results)
 }
 
+// TestServeGoneWaiters: who goes away while it waits makes room for others at once, before any slot is free.
+func TestServeGoneWaiters(t *testing.T) {
+	simulated(t)
+	s := start(t, modelFile(t), 1, 1)
+	w := wish{"func", 3}
+	hold(t)
+	before := control.Calls("cuGraphLaunch")
+	results := make(chan error)
+	ask := func(ctx context.Context) {
+		_, err := s.text(ctx, w)
+		results <- err
+	}
+	go ask(t.Context())
+	eventually(t, func() bool { return control.Calls("cuGraphLaunch") > before }, "it has the slot")
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		go ask(ctx)
+		assert.ErrorIs(t, <-results, context.DeadlineExceeded, "it was to wait")
+		cancel()
+		time.Sleep(5 * time.Millisecond) // the server notices
+	}
+	go ask(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { control.Hold(false) })
+	assert.NoError(t, <-results)
+	assert.NoError(t, <-results)
+}
+
 // TestServeRefuses: each bad request gets an answer that says what is wrong and what to do.
 func TestServeRefuses(t *testing.T) {
 	s := start(t, modelFile(t), 1, 1)
@@ -270,6 +297,13 @@ func TestServeRefuses(t *testing.T) {
 			assert.Equal(t, c.want+"\n", string(body))
 		})
 	}
+	long, err := http.NewRequest("GET", s.url, nil)
+	require.NoError(t, err)
+	long.Header.Set("X", strings.Repeat("x", 100<<10))
+	refused, err := http.DefaultClient.Do(long)
+	require.NoError(t, err)
+	defer refused.Body.Close()
+	assert.Equal(t, http.StatusRequestHeaderFieldsTooLarge, refused.StatusCode, "many of these take much memory")
 	answer, err := http.Get(s.url + "/write")
 	require.NoError(t, err)
 	defer answer.Body.Close()

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -33,7 +34,7 @@ func readText(name string) ([]byte, error) {
 		if err != nil || !d.Type().IsRegular() || !strings.HasSuffix(path, suffix) {
 			return err
 		}
-		data, err := os.ReadFile(path)
+		data, err := readHead(path)
 		if err != nil {
 			return err
 		}
@@ -49,4 +50,20 @@ func readText(name string) ([]byte, error) {
 		err = errors.New(name + " has no text")
 	}
 	return text[:min(len(text), mostText)], err
+}
+
+// readHead returns the first bytes of a file, mostText at most. A part of a character at their end is left out.
+func readHead(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, mostText))
+	for range utf8.UTFMax - 1 {
+		if r, n := utf8.DecodeLastRune(data); len(data) > mostText-utf8.UTFMax && r == utf8.RuneError && n == 1 {
+			data = data[:len(data)-1]
+		}
+	}
+	return data, err
 }

@@ -30,8 +30,11 @@ func main() {
 	streams := flag.Int("streams", 4, "blur this many pictures at once")
 	measure := flag.Bool("bench", false, "measure the throughput, and serve nothing")
 	flag.Parse()
-	if *streams < 1 {
-		log.Fatal("-streams must be at least 1")
+	if flag.NArg() > 0 {
+		log.Fatalf("unexpected argument %q", flag.Arg(0))
+	}
+	if *streams < 1 || *streams > 1024 {
+		log.Fatal("-streams must be from 1 to 1024")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

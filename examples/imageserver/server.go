@@ -22,13 +22,13 @@ import (
 type service struct {
 	filter    *Filter
 	maxBytes  int64 // of a request
-	maxBodies int64 // bytes of all requests at once
+	maxBodies int64 // bytes of all requests and answers at once
 	maxPixels int   // of a picture
 	timeout   time.Duration
 	places    chan struct{} // bounds the decoded pictures: a request waits for a place once it was read
 	lost      func(error)   // is told that this process can no longer use CUDA
 
-	bodies atomic.Int64 // bytes of requests in memory
+	bodies atomic.Int64 // bytes of requests and answers in memory
 }
 
 var (
@@ -87,30 +87,45 @@ func (s *service) blur(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
+	body.forget()
+	if err := body.count(len(blurred)); err != nil {
+		s.fail(w, err)
+		return
+	}
 	w.Header().Set("Content-Type", "image/png")
 	if _, err := w.Write(blurred); err != nil {
 		log.Print(err) // the client is gone
 	}
 }
 
-// counted reads a request, and counts its bytes as long as they are in memory.
+// counted reads a request, and counts its bytes, and then those of the answer, as long as they are in memory.
 type counted struct {
 	from    io.Reader
 	service *service
 	bytes   int64
 }
 
-// Read returns errTooMany if there are too many bytes of all requests.
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
-	c.bytes += int64(n)
-	if c.service.bodies.Add(int64(n)) > c.service.maxBodies {
-		return n, errTooMany
+	if tooMany := c.count(n); tooMany != nil {
+		return n, tooMany
 	}
 	return n, err
 }
 
-func (c *counted) forget() { c.service.bodies.Add(-c.bytes) }
+// count returns errTooMany if there are too many bytes of all requests and answers.
+func (c *counted) count(n int) error {
+	c.bytes += int64(n)
+	if c.service.bodies.Add(int64(n)) > c.service.maxBodies {
+		return errTooMany
+	}
+	return nil
+}
+
+func (c *counted) forget() {
+	c.service.bodies.Add(-c.bytes)
+	c.bytes = 0
+}
 
 // blurred decodes a picture, blurs it, and returns it as a PNG. Meanwhile it has a place.
 func (s *service) blurred(ctx context.Context, sent []byte) ([]byte, error) {
@@ -123,7 +138,7 @@ func (s *service) blurred(ctx context.Context, sent []byte) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	picture, _, err := image.Decode(bytes.NewReader(sent))
+	picture, _, err := image.Decode(&until{ctx, bytes.NewReader(sent)})
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +150,19 @@ func (s *service) blurred(ctx context.Context, sent []byte) ([]byte, error) {
 	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
 	err = encoder.Encode(&b, blurred)
 	return b.Bytes(), err
+}
+
+// until reads until a context ends: some kilobytes of a JPEG can take minutes to decode.
+type until struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (u *until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.from.Read(p[:min(len(p), 512)]) // often enough
 }
 
 // check refuses a picture that is too large, before it is decoded.

@@ -271,6 +271,82 @@ func TestBodies(t *testing.T) {
 	assert.Zero(t, s.bodies.Load())
 }
 
+// TestAnswers: answers that nobody reads take no more memory than requests may, however small those were.
+func TestAnswers(t *testing.T) {
+	s := newService(t, 1, time.Minute)
+	body := asPNG(t, picture(50, 50, 1))
+	answer, err := s.blurred(t.Context(), body)
+	require.NoError(t, err)
+	s.maxBodies = int64(3 * len(answer))
+	s.maxBodies -= 1 // so that there is no room for a third one
+	require.Less(t, len(body), len(answer))
+	end, writes := make(chan struct{}), make(chan struct{})
+	ask := func(w http.ResponseWriter) {
+		s.blur(w, httptest.NewRequest(http.MethodPost, "/blur", bytes.NewReader(body)))
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { ask(&slowReader{httptest.NewRecorder(), writes, end}) })
+	}
+	for range 2 {
+		<-writes
+	}
+	w := httptest.NewRecorder()
+	ask(w)
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	close(end)
+	all.Wait()
+	w = httptest.NewRecorder()
+	ask(w)
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Zero(t, s.bodies.Load())
+}
+
+// longJPEG returns a progressive picture of side x side pixels, which is sent so many times, each in a few bytes.
+func longJPEG(side, times int) []byte {
+	var b bytes.Buffer
+	segment := func(marker byte, data ...byte) {
+		b.Write([]byte{0xff, marker, 0, byte(2 + len(data))})
+		b.Write(data)
+	}
+	b.Write([]byte{0xff, 0xd8})
+	segment(0xdb, append([]byte{0}, bytes.Repeat([]byte{1}, 64)...)...)
+	segment(0xc2, 8, byte(side>>8), byte(side), byte(side>>8), byte(side), 1, 1, 0x11, 0)
+	segment(0xc4, append([]byte{0x10, 1}, append(make([]byte, 15), 0xe0)...)...) // the code 0 means up to 32767 empty blocks
+	blocks := (side + 7) / 8 * ((side + 7) / 8)
+	for range times {
+		segment(0xda, 1, 1, 0, 1, 63, 0)
+		bits, n := uint64(0), 0
+		for left := blocks; left > 0; left -= 32767 {
+			bits, n = bits<<15|1<<14-1, n+15
+		}
+		for ; n%8 != 0; n++ {
+			bits = bits<<1 | 1
+		}
+		for n -= 8; n >= 0; n -= 8 {
+			if b.WriteByte(byte(bits >> n)); byte(bits>>n) == 0xff {
+				b.WriteByte(0)
+			}
+		}
+	}
+	b.Write([]byte{0xff, 0xd9})
+	return b.Bytes()
+}
+
+// TestLongDecoding: a picture that takes long to decode has a place no longer than the timeout.
+func TestLongDecoding(t *testing.T) {
+	s := newService(t, 1, 200*time.Millisecond)
+	s.maxPixels, s.maxBytes, s.maxBodies = 8<<20, 1<<20, 1<<20
+	_, err := jpeg.Decode(bytes.NewReader(longJPEG(1024, 3)))
+	require.NoError(t, err)
+	body := longJPEG(2896, 20_000)
+	require.Less(t, len(body), 1<<20)
+	w, begin := httptest.NewRecorder(), time.Now()
+	s.blur(w, httptest.NewRequest(http.MethodPost, "/blur", bytes.NewReader(body)))
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code, "%s", w.Body)
+	assert.Less(t, time.Since(begin), 10*time.Second)
+}
+
 // TestPlaces: no more pictures are decoded at once than there are places.
 func TestPlaces(t *testing.T) {
 	s := newService(t, 1, time.Minute)

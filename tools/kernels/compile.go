@@ -53,27 +53,42 @@ type source struct {
 
 // openSource reads a source and finds its headers.
 func openSource(file string) (*source, error) {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file", file)
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	s := &source{file: file, text: string(text)}
-	s.include(file, map[string]bool{})
+	s.include(file, map[string]bool{}, map[string]bool{})
 	return s, nil
 }
 
 var quoted = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
-// include notes a file and those that it includes. What is not found beside it is the compiler's to find.
-func (s *source) include(file string, seen map[string]bool) {
-	text, err := os.ReadFile(file)
-	if err != nil || seen[filepath.Clean(file)] {
+// include notes a file by each of its names, and those that it includes. What is not found beside it is the compiler's to find.
+func (s *source) include(file string, names, read map[string]bool) {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || names[filepath.Clean(file)] { // a device has no end
 		return
 	}
-	seen[filepath.Clean(file)] = true
+	to, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return
+	}
+	names[filepath.Clean(file)] = true
 	s.local = append(s.local, file)
+	if read[to] { // by links to folders around it there is no end of names
+		return
+	}
+	read[to] = true
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
 	for _, m := range quoted.FindAllStringSubmatch(strings.TrimPrefix(string(text), "\ufeff"), -1) {
-		s.include(filepath.Join(filepath.Dir(file), m[1]), seen)
+		s.include(filepath.Join(filepath.Dir(file), m[1]), names, read)
 	}
 }
 

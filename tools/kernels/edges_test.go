@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,37 @@ func TestMark(t *testing.T) {
 	out, err := f.run("x.cu")
 	require.NoError(t, err, out)
 	assert.Contains(t, f.read("x_cu.go"), "//go:embed x.cu x.h\n")
+}
+
+// TestNoHeaders: what a source seems to include is read if it is a file, and once, whatever it is called.
+func TestNoHeaders(t *testing.T) {
+	f := newFolder(t, map[string]string{"x.cu": "#if 0\n#include \"pipe.h\"\n#include \"all/zero.h\"\n#include \"a/x.cu\"\n#include \"b/x.cu\"\n#endif\n// Doc.\n" + add, "all/x": ""})
+	require.NoError(t, exec.Command("mkfifo", filepath.Join(f.dir, "pipe.h")).Run())
+	require.NoError(t, os.Symlink("/dev/zero", filepath.Join(f.dir, "all", "zero.h")))
+	for _, name := range []string{"a", "b"} { // paths as long as there may be links in one
+		require.NoError(t, os.Symlink(".", filepath.Join(f.dir, name)))
+	}
+	out, err := f.run("-image", "sm_90", "x.cu")
+	require.NoError(t, err, out)
+	assert.Contains(t, f.read("x_cu.go"), "// Doc.\n")
+	out, err = f.run("x.cu")
+	assert.Error(t, err)
+	assert.Contains(t, out, "is a link, which Go cannot embed")
+	out, err = f.run("pipe.h")
+	assert.Error(t, err)
+	assert.Equal(t, "kernels: pipe.h is no file\n", out)
+}
+
+// TestNamesOfGo: names need not be ASCII, and what Go does not have as a name is refused.
+func TestNamesOfGo(t *testing.T) {
+	f := newFolder(t, map[string]string{"x.cu": "// Do\ufeffc.\n" + add})
+	out, err := f.run("-rename", "x.cu=Über", "x.cu")
+	require.NoError(t, err, out)
+	assert.Contains(t, f.read("x_cu.go"), "var überFiles embed.FS")
+	assert.Contains(t, f.read("x_cu.go"), "// Doc.\n")
+	out, err = f.run("-package", "_", "x.cu")
+	assert.Error(t, err)
+	assert.Equal(t, "kernels: -package: \"_\" is no name of a Go package: set it\n", out)
 }
 
 // TestFileThatIsNamed: a file that is only mentioned in what the command has written is the user's.

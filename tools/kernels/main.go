@@ -126,7 +126,7 @@ func parse(args []string, out io.Writer) (*config, error) {
 		c.pkg = packageOf(cmp.Or(c.folder, filepath.Dir(c.files[0])))
 	}
 	switch {
-	case !token.IsIdentifier(c.pkg):
+	case !token.IsIdentifier(c.pkg) || c.pkg == "_":
 		return nil, fmt.Errorf("-package: %q is no name of a Go package: set it", c.pkg)
 	case c.folder != "" && !isFolder(c.folder):
 		return nil, fmt.Errorf("-o: %s is no folder", c.folder)

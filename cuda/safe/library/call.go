@@ -2,7 +2,6 @@ package library
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -33,7 +32,7 @@ type Call struct {
 	Stream *safe.Stream
 	// Memory is the size of the workspace of Do in bytes.
 	Memory int
-	// Uses lists what the work uses, as [safe.Stream.EnqueueRaw] takes it. Submit adds to it.
+	// Uses lists what the work uses, as [safe.Stream.EnqueueRaw] takes it.
 	Uses []safe.Arg
 	// Do enqueues the work: see [safe.Stream.EnqueueRaw] for what it may do. The Object is
 	// locked.
@@ -51,6 +50,7 @@ type Call struct {
 	prepared bool // by Prepare, and not yet Called
 	handle   int  // that is locked
 
+	uses    []safe.Arg // Uses, and what Submit adds: the room behind Uses may be others', too
 	space   *workspace
 	capture uint64 // in which space may be used
 	raw     driver.CUstream
@@ -67,7 +67,7 @@ type Call struct {
 // stream or something in uses is closed, and [safe.ErrContextMismatch] if the stream belongs
 // to another context.
 func (o *Object) Enqueue(s *safe.Stream, size int, f func(Place) error, uses ...safe.Arg) error {
-	c := Call{Object: o, Stream: s, Memory: size, Uses: slices.Clip(uses), Do: f} // others may share what is behind uses
+	c := Call{Object: o, Stream: s, Memory: size, Uses: uses, Do: f}
 	return Rename("library.Object.Enqueue", c.Submit())
 }
 
@@ -76,8 +76,8 @@ func (c *Call) Reset() {
 	if c == nil || c.of == c && c.busy {
 		return
 	}
-	clear(c.Uses[:cap(c.Uses)]) // Submit may have used more
-	*c = Call{Uses: c.Uses[:0], Do: c.Do, Prepare: c.Prepare, Called: c.Called, enqueue: c.enqueue, prepare: c.prepare, of: c.of}
+	clear(c.Uses)
+	*c = Call{Uses: c.Uses[:0], Do: c.Do, Prepare: c.Prepare, Called: c.Called, enqueue: c.enqueue, prepare: c.prepare, of: c.of, uses: c.uses}
 }
 
 // Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
@@ -90,7 +90,7 @@ func (c *Call) Submit() error {
 		return Refuse("", safe.ErrInvalidArgument, "there is one of Prepare and Called")
 	}
 	if c.of != c {
-		c.of, c.enqueue, c.prepare, c.busy = c, c.run, c.calls, false
+		c.of, c.enqueue, c.prepare, c.busy, c.uses = c, c.run, c.calls, false, nil
 	}
 	if c.busy {
 		return Refuse("", safe.ErrInUse, "the Call is submitted by its own function")
@@ -99,7 +99,10 @@ func (c *Call) Submit() error {
 		return safe.ErrClosed
 	}
 	c.busy = true
-	defer func() { c.busy = false }()
+	defer func() {
+		c.busy = false
+		clear(c.uses[:cap(c.uses)]) // it keeps nothing alive
+	}()
 	core := c.Object.core
 	if core.resource == nil { // which work retains
 		if err := c.Object.Acquire(); err != nil {
@@ -110,12 +113,13 @@ func (c *Call) Submit() error {
 	if err := c.first(core); err != nil {
 		return err
 	}
+	c.uses = append(c.uses[:0], c.Uses...)
 	if core.resource != nil {
-		c.Uses = append(c.Uses, core.resource.Arg())
+		c.uses = append(c.uses, core.resource.Arg())
 	}
-	for own := len(c.Uses); ; {
+	for own := len(c.uses); ; {
 		c.moved = false
-		c.Uses = c.Uses[:own]
+		c.uses = c.uses[:own]
 		err := c.try(core)
 		if err != nil && core.Closed() && errors.Is(err, safe.ErrClosed) {
 			return safe.ErrClosed // of the Object, not the number of a use that the caller has not listed
@@ -132,7 +136,7 @@ func (c *Call) Submit() error {
 // try enqueues the work with the memory of space, and gives that back, also if Do panics.
 func (c *Call) try(core *core) (err error) {
 	if space := c.space; space != nil {
-		c.Uses = append(c.Uses, space.memory.Arg())
+		c.uses = append(c.uses, space.memory.Arg())
 		defer func() {
 			c.space = nil
 			if done := space.put(); !c.moved && err == nil {
@@ -145,12 +149,12 @@ func (c *Call) try(core *core) (err error) {
 			return err
 		}
 	}
-	return c.Stream.EnqueueRaw(c.enqueue, c.Uses...)
+	return c.Stream.EnqueueRaw(c.enqueue, c.uses...)
 }
 
 // call makes the calls that Prepare returns, if there are any.
 func (c *Call) call() (made bool, err error) {
-	made, err = safe.EnqueueCalls(safe.RawWork{Stream: c.Stream, Uses: c.Uses}, c.prepare)
+	made, err = safe.EnqueueCalls(safe.RawWork{Stream: c.Stream, Uses: c.uses}, c.prepare)
 	if !c.prepared {
 		return made, err
 	}

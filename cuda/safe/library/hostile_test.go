@@ -228,6 +228,38 @@ func TestSharedUses(t *testing.T) {
 	assert.Equal(t, safe.Arg{}, uses[:2][1], "nothing writes there")
 }
 
+// TestSubmitAgain: a Call that is submitted again uses what the program has listed, and nothing of the calls before.
+func TestSubmitAgain(t *testing.T) {
+	x := open(t)
+	s, b := stream(t, x), words(t, x)
+	o := newObject(t, x, counted(new(counts)))
+	c := library.Call{Object: o, Stream: s, Memory: 100, Uses: []safe.Arg{b.Arg()}, Do: nothing}
+	for range 3 {
+		require.NoError(t, c.Submit())
+		assert.Len(t, c.Uses, 1)
+		require.NoError(t, o.Enqueue(s, 10000, nothing)) // which ends the memory of a smaller call
+	}
+}
+
+// TestCopiedCalls: goroutines may submit copies of one Call, whose Uses have room at their end.
+func TestCopiedCalls(t *testing.T) {
+	x := open(t)
+	b := words(t, x)
+	first := library.Call{Object: newObject(t, x, counted(new(counts))), Memory: 100, Uses: append(make([]safe.Arg, 0, 10), b.Arg()), Do: nothing}
+	var all sync.WaitGroup
+	for range 4 {
+		c := first
+		c.Stream = stream(t, x)
+		all.Go(func() {
+			for range 50 {
+				assert.NoError(t, c.Submit())
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, safe.Arg{}, first.Uses[:2][1], "nothing writes there")
+}
+
 // TestInCapture: what may wait for the context is refused, and Close waits for the end of the capture.
 func TestInCapture(t *testing.T) {
 	x := open(t)

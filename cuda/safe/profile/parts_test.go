@@ -3,7 +3,9 @@
 package profile
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,6 +166,45 @@ var errFull = errors.New("no space")
 func (f *full) Write([]byte) (int, error) {
 	f.writes++
 	return 0, errFull
+}
+
+// TestNamesInTables: a name, which may come from a client of the program, is a part of one line, whatever it has.
+func TestNamesInTables(t *testing.T) {
+	names := []string{"tab\tname", "line\n100.0  forged", "\xffescape", "\x1b[2Jterminal", "form\ffeed", "größe"}
+	tl := &Timeline{Duration: 100}
+	for i, name := range names {
+		tl.Ranges = append(tl.Ranges, Span{Name: name, End: time.Duration(10 - i), Parent: -1})
+		tl.Work = append(tl.Work, Work{Kind: Copy, Name: name, Start: time.Duration(20 * i), End: time.Duration(20*i + 10 - i), Range: -1})
+	}
+	var b bytes.Buffer
+	require.NoError(t, tl.WriteSummary(&b))
+	for _, title := range []string{"copies", "ranges, on the host"} {
+		_, table, _ := strings.Cut(b.String(), "\n"+title+"\n")
+		rows := strings.Split(table, "\n")
+		require.Greater(t, len(rows), len(names))
+		at := strings.Index(rows[0], "name")
+		for i, name := range []string{"tab\ufffdname", "line\ufffd100.0  forged", "\ufffdescape", "\ufffd[2Jterminal", "form\ufffdfeed", "größe"} {
+			assert.Equal(t, name, rows[1+i][at:], rows[1+i])
+		}
+	}
+	assert.Contains(t, b.String(), "after form\ufffdfeed and before größe\n")
+}
+
+// once is a file on a disk that is full for a moment.
+type once struct{ bytes.Buffer }
+
+func (o *once) Write(p []byte) (int, error) {
+	if o.Cap() == 0 {
+		o.Grow(1)
+		return 0, errFull
+	}
+	return o.Buffer.Write(p)
+}
+
+// TestSummaryError: tables of which a part is not written are an error.
+func TestSummaryError(t *testing.T) {
+	tl := &Timeline{Duration: 100, Work: []Work{{Name: "k", End: 10, Range: -1}}}
+	assert.ErrorIs(t, tl.WriteSummary(new(once)), errFull)
 }
 
 // TestWriteError: a trace ends with the first error, and what follows costs nothing.

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // A Stat is a row of a table: what has one name.
@@ -148,7 +150,8 @@ func (t *Timeline) Idle() []Idle {
 // WriteSummary writes tables, as nsys stats does: how long the devices were idle, then kernels, copies,
 // fills, launches of graphs, calls, waits and ranges, each by total time.
 func (t *Timeline) WriteSummary(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var b bytes.Buffer // of fmt and tabwriter, only the last call would tell of an error
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(tw, "recorded %v, %d records lost\n", round(t.Duration), t.Lost)
 	for _, d := range t.Idle() {
 		percent := func(v time.Duration) string {
@@ -158,7 +161,7 @@ func (t *Timeline) WriteSummary(w io.Writer) error {
 			d.Device, round(d.Busy), percent(d.Busy), round(d.Before), round(d.Between), percent(d.Between), d.Gaps, round(d.After))
 		if d.Gaps > 0 {
 			fmt.Fprintf(tw, "GPU %d: the longest gap is %v at %v, after %s and before %s\n",
-				d.Device, round(d.Longest.End-d.Longest.Start), round(d.Longest.Start), d.Longest.After, d.Longest.Until)
+				d.Device, round(d.Longest.End-d.Longest.Start), round(d.Longest.Start), plain(d.Longest.After), plain(d.Longest.Until))
 		}
 	}
 	for _, k := range []struct {
@@ -177,7 +180,19 @@ func (t *Timeline) WriteSummary(w io.Writer) error {
 	host, device := t.RangeStats()
 	table(tw, "ranges, on the host", host)
 	table(tw, "ranges, the work enqueued in them", device)
-	return tw.Flush()
+	err := tw.Flush()
+	_, failed := w.Write(b.Bytes())
+	return cmp.Or(err, failed)
+}
+
+// plain is a name as a part of one line: it may come from clients of the program.
+func plain(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, name)
 }
 
 func table(w io.Writer, title string, all []Stat) {
@@ -195,7 +210,7 @@ func table(w io.Writer, title string, all []Stat) {
 			speed = fmt.Sprintf("%.3g", rate(s.Bytes, s.Total))
 		}
 		fmt.Fprintf(w, "%.1f\t%v\t%d\t%v\t%v\t%v\t%s\t  %s\n", 100*float64(s.Total)/float64(max(sum, 1)), round(s.Total), s.Count,
-			round(s.Total/time.Duration(s.Count)), round(s.Min), round(s.Max), speed, s.Name)
+			round(s.Total/time.Duration(s.Count)), round(s.Min), round(s.Max), speed, plain(s.Name))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -42,6 +43,9 @@ func main() {
 	flag.Float64Var(&o.temperature, "temperature", 0.8, "how freely the model writes")
 	flag.DurationVar(&o.time, "time", 10*time.Second, "how long to measure each number of clients")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("load: unexpected argument %q", flag.Arg(0))
+	}
 	for _, field := range strings.Split(clients, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 {
@@ -51,6 +55,9 @@ func main() {
 	}
 	if o.length < 2 {
 		log.Fatal("load: -length must be at least 2, for times between tokens")
+	}
+	if o.time <= 0 {
+		log.Fatal("load: -time must be more than 0")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -169,8 +176,11 @@ func one(ctx context.Context, o options) (t text, err error) {
 	}
 }
 
-// quantile returns the value below which a part of all values are.
+// quantile returns the value below which a part of all values are, and no number if there are none.
 func quantile(values []float64, part float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
 	slices.Sort(values)
 	return values[min(int(part*float64(len(values))), len(values)-1)]
 }

@@ -63,6 +63,15 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
+// TestLoadAtOnce: where all tokens come together there are no times between them.
+func TestLoadAtOnce(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "1234567890") }))
+	defer s.Close()
+	var table strings.Builder
+	require.NoError(t, run(t.Context(), options{url: s.URL, clients: []int{1}, length: 10, time: 50 * time.Millisecond}, &table))
+	assert.Regexp(t, `\n\| 1 \| \d+ \| \d+\.\d\d \| \d+\.\d\d \| NaN \| NaN \|\n$`, table.String())
+}
+
 // TestLoadFails: a part of a text and a refusal are errors.
 func TestLoadFails(t *testing.T) {
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ func comment(f *jen.File, own string, source ...string) {
 		text += "\n\n" + strings.Join(source, "\n")
 	}
 	for _, line := range strings.Split(text, "\n") {
-		line = strings.ToValidUTF8(line, "\ufffd")
+		line = strings.ReplaceAll(strings.ToValidUTF8(line, "\ufffd"), "\ufeff", "") // Go takes a byte order mark at its begin alone
 		if strings.HasPrefix(strings.TrimSpace(line), "+build") {
 			line = `\` + strings.TrimSpace(line)
 		}

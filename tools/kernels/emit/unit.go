@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cudabind/cudabind/tools/kernels/model"
 	"github.com/dave/jennifer/jen"
@@ -125,7 +126,8 @@ func (w *writer) set() {
 
 // variableName is the name of the variable that holds an embedded file or the embedded files.
 func variableName(u *model.Unit, suffix string) string {
-	return strings.ToLower(u.Go[:1]) + u.Go[1:] + suffix
+	_, n := utf8.DecodeRuneInString(u.Go)
+	return strings.ToLower(u.Go[:n]) + u.Go[n:] + suffix
 }
 
 // load writes the function that loads the kernels.
