@@ -282,20 +282,14 @@ func TestPoolBesideFree(t *testing.T) {
 			require.NoError(t, err)
 			p, err := safe.NewPool(x)
 			require.NoError(t, err)
-			const delay = 100 * time.Millisecond
-			simulated.Delay(call, delay)
-			destroyed, before, start := simulated.Calls("cuMemPoolDestroy"), simulated.Calls(call), time.Now()
+			simulated.Delay(call, hang)
+			destroyed := simulated.Calls("cuMemPoolDestroy")
 			freed := background(func() { assert.NoError(t, object.Close()) })
-			require.Eventually(t, func() bool { return simulated.Calls(call) > before }, atOnce, time.Millisecond)
+			inside(t, "driver.C"+call[1:])
 			require.NoError(t, p.Close())
-			for {
-				n := simulated.Calls("cuMemPoolDestroy")
-				if time.Since(start) >= delay { // before, the call cannot have returned
-					break
-				}
-				assert.Equal(t, destroyed, n)
-				time.Sleep(time.Millisecond)
-			}
+			time.Sleep(50 * time.Millisecond)
+			assert.Equal(t, destroyed, simulated.Calls("cuMemPoolDestroy"))
+			simulated.Reset() // ends the delay
 			<-freed
 			assert.Eventually(t, func() bool { return simulated.Calls("cuMemPoolDestroy") > destroyed }, atOnce, time.Millisecond)
 		})
