@@ -11,7 +11,7 @@ import (
 )
 
 // inC is for C compilers alone: the parser does not say of itself that it has a patch level.
-const inC = "#ifdef __GNUC_PATCHLEVEL__\n"
+const inC = "#ifdef __VERSION__\n"
 
 // TestProve: the generator compares the layouts of a user's header with those of a C compiler,
 // and says what it has compared.

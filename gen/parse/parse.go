@@ -300,32 +300,6 @@ func (u *unit) variable(dd *cc.Declarator, init *cc.Initializer) error {
 	return nil
 }
 
-// initialized is the constant that a variable with a value stands for, nil if Go has none like it.
-func (u *unit) initialized(dd *cc.Declarator, value cc.Value) *model.Const {
-	if f, ok := value.(cc.Float64Value); ok {
-		return &model.Const{C: dd.Name(), Value: strconv.FormatFloat(float64(f), 'g', -1, 64)}
-	}
-	v, ok := intValue(value)
-	if !ok {
-		return nil
-	}
-	t, err := u.typ(dd.Type())
-	if err != nil || t.Kind != model.Basic && !t.Is(model.Enum) && !t.Is(model.Scalar) {
-		return nil
-	}
-	t.Const = false
-	text := strconv.FormatInt(v, 10)
-	if v < 0 && !isSigned(dd.Type()) {
-		text = strconv.FormatUint(uint64(v)<<(64-8*t.Size)>>(64-8*t.Size), 10)
-	}
-	return &model.Const{C: dd.Name(), Value: text, Type: t}
-}
-
-// isSigned tells whether a number has a sign.
-func isSigned(t cc.Type) bool {
-	return !slices.Contains([]cc.Kind{cc.Bool, cc.UChar, cc.UShort, cc.UInt, cc.ULong, cc.ULongLong}, t.Kind())
-}
-
 func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) error {
 	if u.skips(dd.Name()) || u.declared[dd.Name()] {
 		return nil

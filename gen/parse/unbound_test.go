@@ -134,6 +134,11 @@ static const int CU_MINUS = -1;
 static const CUsize CU_ALL = (CUsize)-1;
 static const unsigned short CU_SHORT = (unsigned short)-2;
 static const double CU_HALF = 0.5;
+static const double CU_TWO = 2;
+static const _Bool CU_YES = 1;
+static const unsigned char CU_BYTE = 300;
+static const signed char CU_SIGNED = 200;
+static const int CU_CUT = 2.5;
 constexpr unsigned CU_FIVE = 5;
 static const CUx CU_RECORD = {1};
 extern const char cuText[];`)
@@ -141,8 +146,8 @@ extern const char cuText[];`)
 	for _, c := range a.Consts {
 		got[c.C] = c.Value
 	}
-	assert.Equal(t, map[string]string{"CUDA_VERSION": "13050", "CU_MINUS": "-1", "CU_ALL": "18446744073709551615", "CU_SHORT": "65534", "CU_HALF": "0.5", "CU_FIVE": "5"}, got)
-	assert.Equal(t, []string{"CU_RECORD: a variable that the header defines", "cuText: it is an array without a length"}, a.Reasons())
+	assert.Equal(t, map[string]string{"CUDA_VERSION": "13050", "CU_MINUS": "-1", "CU_ALL": "18446744073709551615", "CU_SHORT": "65534", "CU_HALF": "0.5", "CU_TWO": "2", "CU_BYTE": "44", "CU_SIGNED": "-56", "CU_YES": "true", "CU_FIVE": "5"}, got)
+	assert.Equal(t, []string{"CU_CUT, CU_RECORD: a variable that the header defines", "cuText: it is an array without a length"}, a.Reasons())
 }
 
 // TestDeprecatedByC23: an attribute of C23 says so, too.
