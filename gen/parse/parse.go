@@ -92,19 +92,20 @@ type unit struct {
 	ast   *cc.AST
 	files map[string][]byte
 
-	decls   map[string]*model.Decl // by each C name, aliases too
-	aliases []*model.Alias
-	order   []*model.Decl
-	funcs   []*model.Func
-	consts  []*model.Const
-	vars    []*model.Var
-	inlines []model.Inline
-	beside  map[string][]string           // functions with the library's prefix in headers that are not its own, by header
-	pending []func()                      // members of records, resolved last
-	handles map[string]*model.Decl        // by the tag of what they point to
-	nested  map[*model.Decl][]*model.Decl // records defined inside a record
-	members map[string]*string            // places of members' comments
-	last    *model.Decl                   // the type declared last
+	decls    map[string]*model.Decl // by each C name, aliases too
+	aliases  []*model.Alias
+	order    []*model.Decl
+	funcs    []*model.Func
+	consts   []*model.Const
+	vars     []*model.Var
+	inlines  []model.Inline
+	beside   map[string][]string           // functions with the library's prefix in headers that are not its own, by header
+	pending  []func()                      // members of records, resolved last
+	handles  map[string]*model.Decl        // by the tag of what they point to
+	nested   map[*model.Decl][]*model.Decl // records defined inside a record
+	untagged map[any]*model.Decl           // records and enums without a tag that a typedef names, by untaggedKey
+	members  map[string]*string            // places of members' comments
+	last     *model.Decl                   // the type declared last
 
 	file    string                 // of the declaration being read
 	pos     string                 // where it stands
@@ -130,7 +131,7 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, untagged: map[any]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
 	u.definitions()
 	return u, nil
 }
@@ -246,8 +247,8 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 		}
 		return
 	}
-	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
-		dd := l.InitDeclarator.Declarator
+	for _, l := range initDeclarators(d) {
+		dd := l.Declarator
 		var err error
 		switch {
 		case dd.IsTypename():
@@ -257,19 +258,37 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 			continue
 		case !u.owns(u.file):
 			u.notOwn(dd)
-		case labelled(tokens) && labelled(cc.NodeTokens(l.InitDeclarator)):
+		case labelled(tokens) && labelled(cc.NodeTokens(l)):
 			err = errors.New("its symbol has another name")
 		case dd.IsThreadLocal():
 			err = errors.New("each thread has its own")
 		case dd.Type().Kind() == cc.Function:
 			err = u.function(d.DeclarationSpecifiers, dd, comment)
 		default:
-			err = u.variable(dd, l.InitDeclarator.Initializer)
+			err = u.variable(dd, l.Initializer)
 		}
 		if err != nil {
 			u.leave(dd.Name(), err)
 		}
 	}
+}
+
+// initDeclarators are what a declaration declares: the names of its type first, of which pointers and arrays are made.
+func initDeclarators(d *cc.Declaration) (out []*cc.InitDeclarator) {
+	var made []*cc.InitDeclarator
+	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
+		if dd := l.InitDeclarator.Declarator; dd.IsTypename() && !isName(dd) {
+			made = append(made, l.InitDeclarator)
+		} else {
+			out = append(out, l.InitDeclarator)
+		}
+	}
+	return append(out, made...)
+}
+
+// isName tells whether a declarator is a name alone.
+func isName(dd *cc.Declarator) bool {
+	return dd.Pointer == nil && dd.DirectDeclarator.Case == cc.DirectDeclaratorIdent
 }
 
 // labelled tells whether a declaration gives what it declares another symbol.

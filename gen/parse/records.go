@@ -47,6 +47,7 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 		}
 		// Its members may be of types that the header declares later.
 		u.add(d)
+		u.name(t, d)
 		file, pos := u.file, u.pos
 		u.pending = append(u.pending, func() {
 			u.file, u.pos = file, pos
@@ -60,6 +61,7 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 		return nil, fmt.Errorf("no type of Go is like a %s", t.Kind())
 	}
 	u.add(d)
+	u.name(t, d)
 	return d, nil
 }
 

@@ -33,6 +33,10 @@ void anyFill(struct anyTable *t)
 	t->entry[1] = t->last = before;
 }
 
+int anyTable_last(int x) { return x + 2; }
+int anyNest_part(const struct anyNest *n) { return n->part.in.a + 1; }
+const int anyNest_run = 4;
+
 void anySquare(long double *x) { *x *= *x; }
 
 int anyOddGet(const struct anyOdd *o) { return *o->p; }

@@ -41,6 +41,16 @@ struct anyTable {
 };
 void anyFill(struct anyTable *t);
 
+/* Called like types that C has no names for, but Go has. */
+struct anyNest {
+	struct { struct { int a; } in; } part;
+	int (*run)(int x);
+};
+int anyTable_last(int x);
+int anyNest_part(const struct anyNest *n);
+extern const int anyNest_run;
+#define anyApply_p0 7
+
 /* Data. */
 extern const int anyCount;
 extern const char anyName[];
