@@ -2,7 +2,10 @@
 // fills it, names and quirks complete it, and the emitter prints it.
 package model
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // API is everything one header of one CUDA version declares.
 type API struct {
@@ -42,7 +45,7 @@ func (a *API) Of() string {
 
 // HeaderNames are the headers that declare a.
 func (a *API) HeaderNames() []string {
-	names := []string{a.Header}
+	names := slices.DeleteFunc(slices.Clone(a.Row.Headers), func(h string) bool { return h == a.Row.Typedefs })
 	for _, also := range a.Also {
 		names = append(names, also.Header)
 	}
