@@ -168,7 +168,9 @@ func (p *layoutProof) text(headers []string) string {
 		fmt.Fprintf(&b, "#include <%s>\n", h)
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.members))) {
-		fmt.Fprintf(&b, "#undef %s\n", name)
+		if name != "defined" { // C lets no macro have this name
+			fmt.Fprintf(&b, "#undef %s\n", name)
+		}
 	}
 	b.WriteString(`
 #if defined(__linux__) && defined(__x86_64__) && defined(__LP64__)

@@ -116,6 +116,7 @@ type unit struct {
 	declared map[string]bool           // functions: a header may declare one again
 	leftOut  map[string]bool           // declarations that cannot be bound, by name
 	unbound  []model.Unbound           // those of the row's own headers, and why
+	bodies   map[string]bool           // functions that the headers define
 	defined  map[*cc.Field]*definition // records, by their first member
 	unlike   map[string]bool           // names of records with another layout than the front end and all systems have
 	packs    packs
@@ -131,7 +132,7 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, untagged: map[any]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, untagged: map[any]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, bodies: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
 	u.definitions()
 	return u, nil
 }
@@ -262,6 +263,9 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 			err = errors.New("its symbol has another name")
 		case dd.IsThreadLocal():
 			err = errors.New("each thread has its own")
+		case dd.Type().Kind() == cc.Function && u.bodies[dd.Name()] && (dd.IsStatic() || dd.IsInline()):
+		case dd.Type().Kind() == cc.Function && dd.IsStatic():
+			err = errors.New("the library does not export it, as it is static")
 		case dd.Type().Kind() == cc.Function:
 			err = u.function(d.DeclarationSpecifiers, dd, comment)
 		default:

@@ -19,6 +19,9 @@ func TestLeftOut(t *testing.T) {
 		{"variable with a value", "int cuCount = 5;", "2:1: cuCount: a variable that the header defines"},
 		{"variable of a type that its value tells", "__auto_type cuCount = 5;", "2:1: cuCount: a variable that the header defines"},
 		{"function definition", "int cuInit(void) { return 0; }", "2:1: cuInit: the header defines it"},
+		{"static function", "static int cuTwice(int x); int cuTake(int x); static inline int cuTwice(int x) { return 2 * x; }", ""},
+		{"static function without a body", "static int cuTwice(int x);", "2:1: cuTwice: the library does not export it, as it is static"},
+		{"inline function in two steps", "inline int cuTwice(int x); inline int cuTwice(int x) { return 2 * x; }", ""},
 		{"assembler", `__asm__("nop");`, ""},
 		{"variadic function", "int cuPrint(const char *format, ...);", "2:1: cuPrint: it takes a variable number of arguments"},
 		{"list of arguments", "#include <stdarg.h>\nint cuPrint(const char *format, va_list list);\nint cuScan(const char *format, __builtin_va_list *list);", "3:1: cuPrint: it takes a variable number of arguments\n4:1: cuScan: it takes a variable number of arguments"},
@@ -70,6 +73,13 @@ func TestLeftOut(t *testing.T) {
 			assert.Equal(t, tt.want, strings.Join(left, "\n"))
 		})
 	}
+}
+
+// TestStaticFunctions: no library exports them, also where a declaration comes first.
+func TestStaticFunctions(t *testing.T) {
+	a := parsed(t, "static int cuTwice(int x); int cuTake(int x); static inline int cuTwice(int x) { return 2 * x; }\ninline int cuHalf(int x); inline int cuHalf(int x) { return x / 2; }\nstatic int cuNone(int x);")
+	assert.Len(t, a.Funcs, 1)
+	assert.Len(t, a.Inlines, 2)
 }
 
 // TestConstructs: what Go can hold is bound, in whatever way C spells it.
