@@ -51,6 +51,11 @@ int anyNest_part(const struct anyNest *n);
 extern const int anyNest_run;
 #define anyApply_p0 7
 
+/* A type of the library's own, whose name headers of the system have, too: those that the calls of the package include. */
+typedef struct { long a; } Elf64_Rel;
+long anyRel(const Elf64_Rel *r);
+long anyRelOf(Elf64_Rel r);
+
 /* Data. */
 extern const int anyCount;
 extern const char anyName[];
