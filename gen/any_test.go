@@ -40,6 +40,7 @@ func main() {
 
 	fmt.Println(any.AnyRel(&any.Elf64_Rel{A: 13}))
 	fmt.Println(any.AnyRelOf(any.Elf64_Rel{A: 14}))
+	fmt.Println(any.AnySeconds(any.Timeval{Tv_sec: 15}))
 	fmt.Println(any.AnyTable_last(1))
 	nest := any.AnyNest{Run: any.AnyNest_run_(next)}
 	nest.Part.In.A = 5
@@ -72,6 +73,7 @@ true <nil>
 <nil> true true
 13 <nil>
 14 <nil>
+15 <nil>
 3 <nil>
 6 <nil>
 4 <nil>

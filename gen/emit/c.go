@@ -79,7 +79,7 @@ func (w *cWriter) name(t *model.Type) {
 	w.named[t.C] = true
 	d := t.Decl
 	tag, tagged := cutTag(t.C)
-	if (d.Foreign || w.apart) && d.Package == "" && !tagged { // what the calls include may have it, too
+	if d.Package == "" && (w.apart || d.Foreign && !tagged) { // what the calls include may have it, too
 		fmt.Fprintf(&w.b, "#define %s z_%s_\n", tag, tag)
 	}
 	switch d.Kind {

@@ -36,6 +36,8 @@ void anyFill(struct anyTable *t)
 long anyRel(const Elf64_Rel *r) { return r->a; }
 long anyRelOf(Elf64_Rel r) { return r.a; }
 
+long anySeconds(struct timeval t) { return t.tv_sec; }
+
 int anyTable_last(int x) { return x + 2; }
 int anyNest_part(const struct anyNest *n) { return n->part.in.a + 1; }
 const int anyNest_run = 4;

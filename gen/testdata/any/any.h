@@ -89,6 +89,7 @@ int anyUse(anyPrinter p);
 int anyYear(const struct tm *t);
 int anyDay(struct tm t);
 int anySelect(fd_set *set);
+long anySeconds(struct timeval t);
 
 /* Declared by a macro, and with attributes. */
 ANY_EXPORT(int, anyMacro, (int x));
