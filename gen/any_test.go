@@ -38,6 +38,14 @@ func main() {
 	var table any.AnyTable
 	fmt.Println(any.AnyFill(&table), table.Entry[0] == next, table.Entry[1] == uintptr(table.Last))
 
+	fmt.Println(any.AnyRel(&any.Elf64_Rel{A: 13}))
+	fmt.Println(any.AnyRelOf(any.Elf64_Rel{A: 14}))
+	fmt.Println(any.AnySeconds(any.Timeval{Tv_sec: 15}))
+	fmt.Println(any.AnyTable_last(1))
+	nest := any.AnyNest{Run: any.AnyNest_run_(next)}
+	nest.Part.In.A = 5
+	fmt.Println(any.AnyNest_part(&nest))
+	fmt.Println(any.AnyNest_run())
 	fmt.Println(any.AnyCount())
 	fmt.Println(any.AnyRatio)
 	fmt.Println(any.AnySquare(unsafe.Pointer(new([2]uint64))))
@@ -63,6 +71,12 @@ AnyWide(156374987060) <nil>
 true <nil>
 42 <nil>
 <nil> true true
+13 <nil>
+14 <nil>
+15 <nil>
+3 <nil>
+6 <nil>
+4 <nil>
 7 <nil>
 0.25
 <nil>

@@ -75,6 +75,7 @@ func (p *layoutProof) run(a *model.API, cc func(args ...string) *exec.Cmd, dirs 
 type layoutProof struct {
 	numbers []number
 	bits    []number
+	members []string // names, some of which can be those of macros, too
 }
 
 // A number is what the model says of a type, in bits.
@@ -118,13 +119,13 @@ func newLayoutProof(a *model.API) *layoutProof {
 		p.numbers = append(p.numbers,
 			number{what: "the size of " + d.C, c: "sizeof(" + c + ")", long: long, want: size},
 			number{what: "the alignment of " + d.C, c: "_Alignof(" + c + ")", long: long, want: align})
-		p.members(d, c, nil)
+		p.addMembers(d, c, nil)
 	}
 	return p
 }
 
-// members adds those of d, and those of unnamed records inside it, to which path leads.
-func (p *layoutProof) members(d *model.Decl, c string, path []int) {
+// addMembers adds those of d, and those of unnamed records inside it, to which path leads.
+func (p *layoutProof) addMembers(d *model.Decl, c string, path []int) {
 	in := d
 	for _, i := range path {
 		in = in.Fields[i].Type.Decl
@@ -132,9 +133,10 @@ func (p *layoutProof) members(d *model.Decl, c string, path []int) {
 	for i, f := range in.Fields {
 		path := append(slices.Clone(path), i)
 		if f.C == "" {
-			p.members(d, c, path)
+			p.addMembers(d, c, path)
 			continue
 		}
+		p.members = append(p.members, f.C)
 		n := number{what: "the place of " + d.C + "." + f.C, c: f.C, of: c, long: d.HasLong(), want: func(system string) [2]int64 { return placeOf(d, path, system) }}
 		if f.Bits > 0 {
 			p.bits = append(p.bits, n)
@@ -164,6 +166,11 @@ func (p *layoutProof) text(headers []string) string {
 	b.WriteString("#include <stddef.h>\n")
 	for _, h := range headers {
 		fmt.Fprintf(&b, "#include <%s>\n", h)
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.members))) {
+		if name != "defined" { // C lets no macro have this name
+			fmt.Fprintf(&b, "#undef %s\n", name)
+		}
 	}
 	b.WriteString(`
 #if defined(__linux__) && defined(__x86_64__) && defined(__LP64__)

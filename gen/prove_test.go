@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inC is for C compilers alone: the parser does not say of itself that it has a patch level.
-const inC = "#ifdef __GNUC_PATCHLEVEL__\n"
+// inC is for C compilers alone: the parser does not say its version in words.
+const inC = "#ifdef __VERSION__\n"
 
 // TestProve: the generator compares the layouts of a user's header with those of a C compiler,
 // and says what it has compared.
@@ -24,6 +24,7 @@ func TestProve(t *testing.T) {
 		notice, err       string
 	}{
 		{"agrees", bits, "gcc", nil, "gcc", "gen: all 6 sizes, alignments and places of members are those that gcc has for linux_", ""},
+		{"members that macros name", bits + "struct smallMore { int defined; };\n#define c (*smallChar())\n#define n smallOf.n\n#define smallBits smallBits\n", "gcc", nil, "gcc", "gen: all 9 sizes, alignments and places of members are those that gcc has for linux_", ""},
 		{"arguments of the compiler", bits, "gcc -g", nil, "gcc", "that gcc has for linux_", ""},
 		{"for Windows", bits, "", []string{"-cc", "x86_64-w64-mingw32-gcc"}, "x86_64-w64-mingw32-gcc", "that x86_64-w64-mingw32-gcc has for windows_amd64\n", ""},
 		{"long on Windows", bits + "struct smallLong { long n; };\n", "", []string{"-cc", "x86_64-w64-mingw32-gcc"}, "x86_64-w64-mingw32-gcc", "gen: all 6 sizes, alignments and places of members are those that x86_64-w64-mingw32-gcc has for windows_amd64\n", ""},

@@ -87,6 +87,22 @@ func TestIncludeFolders(t *testing.T) {
 	assert.ErrorContains(t, generate(first, filepath.Join(second, "nowhere")), "nowhere: no such file or directory")
 }
 
+// TestSeveralHeaders: all headers of a row are read.
+func TestSeveralHeaders(t *testing.T) {
+	include := folder(t, map[string]string{
+		"x.h": "#pragma once\nint xTake(int n);\n", "x/y.h": "#include <x.h>\nstruct xMore { int a; };\nint xGive(struct xMore *m);\n",
+		"row.json": `{"api": "x", "headers": ["x.h", "x/y.h"], "library": {"names": ["libx.so"]}}`,
+	})
+	out := userModule(t, nil)
+	var notice strings.Builder
+	require.NoError(t, run([]string{"-row", filepath.Join(include, "row.json"), "-headers", include, "-out", out, "-package", "x"}, &notice))
+	files := contents(t, out)
+	assert.Contains(t, string(files["zx.go"]), "func XTake(")
+	assert.Contains(t, string(files["zy.go"]), "func XGive(")
+	assert.Contains(t, words(string(files["zdoc.go"])), "It includes the functions of x/y.h.")
+	assert.Contains(t, notice.String(), "gen: all 3 sizes")
+}
+
 func TestRowErrors(t *testing.T) {
 	good, err := os.ReadFile("testdata/row/mylib.json")
 	require.NoError(t, err)

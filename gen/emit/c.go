@@ -22,7 +22,7 @@ func (e *emitter) c() error {
 // cTypes declares every type that the prototypes name, without NVIDIA's
 // headers. Records are complete only where they are passed by value.
 func (e *emitter) cTypes() string {
-	w := cWriter{named: map[string]bool{}, complete: map[string]bool{}}
+	w := cWriter{named: map[string]bool{}, complete: map[string]bool{}, apart: e.api.Row.Package == ""}
 	fmt.Fprintf(&w.b, "%s\n\n#pragma once\n#include <stddef.h>\n#include <stdint.h>\n\n", e.firstLine())
 	for _, fn := range e.api.Funcs {
 		for _, t := range types(fn) {
@@ -43,6 +43,7 @@ func types(fn *model.Func) []*model.Type {
 type cWriter struct {
 	b               strings.Builder
 	named, complete map[string]bool
+	apart           bool // no type may have a name that the headers have that the calls include
 }
 
 // name declares what t names, once; of a record no more than that it is one.
@@ -78,7 +79,7 @@ func (w *cWriter) name(t *model.Type) {
 	w.named[t.C] = true
 	d := t.Decl
 	tag, tagged := cutTag(t.C)
-	if d.Foreign && d.Package == "" && !tagged { // what the calls include may have it, too
+	if d.Package == "" && (w.apart || d.Foreign && !tagged) { // what the calls include may have it, too
 		fmt.Fprintf(&w.b, "#define %s z_%s_\n", tag, tag)
 	}
 	switch d.Kind {

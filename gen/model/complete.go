@@ -66,6 +66,7 @@ func Complete(a *API, opts Options) error {
 			al.Since = Since(a.Row.API, al.Target)
 		}
 	}
+	a.giveWay()
 	a.rename()
 	return unique(a)
 }

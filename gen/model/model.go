@@ -2,7 +2,10 @@
 // fills it, names and quirks complete it, and the emitter prints it.
 package model
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // API is everything one header of one CUDA version declares.
 type API struct {
@@ -42,7 +45,7 @@ func (a *API) Of() string {
 
 // HeaderNames are the headers that declare a.
 func (a *API) HeaderNames() []string {
-	names := []string{a.Header}
+	names := slices.DeleteFunc(slices.Clone(a.Row.Headers), func(h string) bool { return h == a.Row.Typedefs })
 	for _, also := range a.Also {
 		names = append(names, also.Header)
 	}
@@ -127,14 +130,14 @@ type DeclKind int
 
 // The kinds of type declarations.
 const (
-	Enum     DeclKind = iota + 1
-	Struct            // a record whose members lie side by side
-	Union             // a record whose members overlap
-	Handle            // a pointer to something only CUDA knows
-	Scalar            // a number with a name
-	Callback          // a pointer to a function CUDA calls
-	Second            // a second name of a pointer, an array, or a type of another package
-	Incomplete        // a record that no header defines: there are only pointers to it
+	Enum       DeclKind = iota + 1
+	Struct              // a record whose members lie side by side
+	Union               // a record whose members overlap
+	Handle              // a pointer to something only CUDA knows
+	Scalar              // a number with a name
+	Callback            // a pointer to a function CUDA calls
+	Second              // a second name of a pointer, an array, or a type of another package
+	Incomplete          // a record that no header defines: there are only pointers to it
 )
 
 var declKinds = [...]string{"", "enum", "struct", "union", "handle", "scalar", "callback", "second", "incomplete"}

@@ -27,26 +27,55 @@ func (a *API) named(name string) (places []*string) {
 			places = append(places, place)
 		}
 	}
-	for _, f := range a.Funcs {
-		add(f.Symbol, &f.Go)
-	}
-	for _, al := range a.Aliases {
-		add(al.C, &al.Go)
-	}
+	a.eachName(add)
 	for _, d := range a.Decls {
-		add(d.C, &d.Go)
-		for _, e := range d.Enumerators {
-			add(e.C, &e.Go)
-		}
 		d.eachMember(func(f *Field) { add(BareName(d.C)+"."+f.C, &f.Go) })
 	}
+	return places
+}
+
+// eachName visits the Go names of the package with the C names of what has them.
+func (a *API) eachName(visit func(c string, place *string)) {
+	for _, f := range a.Funcs {
+		visit(f.Symbol, &f.Go)
+	}
+	for _, al := range a.Aliases {
+		visit(al.C, &al.Go)
+	}
+	for _, d := range a.Decls {
+		visit(d.C, &d.Go)
+		for _, e := range d.Enumerators {
+			visit(e.C, &e.Go)
+		}
+	}
 	for _, c := range a.Consts {
-		add(c.C, &c.Go)
+		visit(c.C, &c.Go)
 	}
 	for _, v := range a.Vars {
-		add(v.C, &v.Go)
+		visit(v.C, &v.Go)
 	}
-	return places
+}
+
+// giveWay gives types for which C has no name another name in Go where something else has theirs: records inside records,
+// and pointers to functions that a parameter or a member spells in place.
+func (a *API) giveWay() {
+	times := map[string]int{}
+	a.eachName(func(_ string, place *string) { times[*place]++ })
+	for _, d := range a.Decls {
+		if !d.Nested && !d.Inline {
+			continue
+		}
+		for times[d.Go] > 1 {
+			times[d.Go]--
+			d.Go += "_"
+			times[d.Go]++
+		}
+	}
+	a.eachType(func(t *Type) {
+		if t = t.Innermost(); t != nil && t.Decl != nil && (t.Decl.Nested || t.Decl.Inline) {
+			t.Go = t.Decl.Go
+		}
+	})
 }
 
 // rename applies the renames of quirks, after all else has its Go name. All that is renamed has its old name until then,

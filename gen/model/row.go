@@ -240,7 +240,7 @@ var Rows = []*Row{
 	},
 	{
 		API: "cufft", Title: "cuFFT, fast Fourier transforms",
-		Headers: []string{"cufftXt.h", "cufft.h"}, Own: []string{"cufft.h", "cufftXt.h", "cudalibxt.h"}, Uses: []string{"driver", "library_types"},
+		Headers: []string{"cufftXt.h"}, Own: []string{"cufft.h", "cufftXt.h", "cudalibxt.h"}, Uses: []string{"driver", "library_types"},
 		Skip:   regexp.MustCompile(`^__cufft`),
 		Prefix: "cufft", Status: "cufftResult_t", Success: "CUFFT_SUCCESS", Example: "CUFFT_INVALID_SIZE", Stream: "cudaStream_t",
 		Manual: "https://docs.nvidia.com/cuda/cufft", Other: "driver", Package: "cufft", Versions: []string{"13.5"},

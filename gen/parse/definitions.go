@@ -19,12 +19,13 @@ type definition struct {
 	err       error              // why its layout is not known
 }
 
-// definitions lays out all records that the headers define, in their order.
+// definitions lays out all records that the headers define, in their order, and notes which functions they define.
 func (u *unit) definitions() {
 	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
 		switch d := l.ExternalDeclaration; {
 		case d == nil:
 		case d.Case == cc.ExternalDeclarationFuncDef:
+			u.bodies[d.FunctionDefinition.Declarator.Name()] = !u.row.Inline
 			u.specifiers(d.FunctionDefinition.DeclarationSpecifiers)
 		case d.Case == cc.ExternalDeclarationDecl && d.Declaration.Case == cc.DeclarationAssert:
 			u.packs.mark(d.Declaration)

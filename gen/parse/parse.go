@@ -92,19 +92,20 @@ type unit struct {
 	ast   *cc.AST
 	files map[string][]byte
 
-	decls   map[string]*model.Decl // by each C name, aliases too
-	aliases []*model.Alias
-	order   []*model.Decl
-	funcs   []*model.Func
-	consts  []*model.Const
-	vars    []*model.Var
-	inlines []model.Inline
-	beside  map[string][]string           // functions with the library's prefix in headers that are not its own, by header
-	pending []func()                      // members of records, resolved last
-	handles map[string]*model.Decl        // by the tag of what they point to
-	nested  map[*model.Decl][]*model.Decl // records defined inside a record
-	members map[string]*string            // places of members' comments
-	last    *model.Decl                   // the type declared last
+	decls    map[string]*model.Decl // by each C name, aliases too
+	aliases  []*model.Alias
+	order    []*model.Decl
+	funcs    []*model.Func
+	consts   []*model.Const
+	vars     []*model.Var
+	inlines  []model.Inline
+	beside   map[string][]string           // functions with the library's prefix in headers that are not its own, by header
+	pending  []func()                      // members of records, resolved last
+	handles  map[string]*model.Decl        // by the tag of what they point to
+	nested   map[*model.Decl][]*model.Decl // records defined inside a record
+	untagged map[any]*model.Decl           // records and enums without a tag that a typedef names, by untaggedKey
+	members  map[string]*string            // places of members' comments
+	last     *model.Decl                   // the type declared last
 
 	file    string                 // of the declaration being read
 	pos     string                 // where it stands
@@ -115,6 +116,7 @@ type unit struct {
 	declared map[string]bool           // functions: a header may declare one again
 	leftOut  map[string]bool           // declarations that cannot be bound, by name
 	unbound  []model.Unbound           // those of the row's own headers, and why
+	bodies   map[string]bool           // functions that the headers define
 	defined  map[*cc.Field]*definition // records, by their first member
 	unlike   map[string]bool           // names of records with another layout than the front end and all systems have
 	packs    packs
@@ -130,7 +132,7 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, void: map[string]bool{}, ownAlias: map[string]bool{}}
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, untagged: map[any]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, bodies: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, void: map[string]bool{}, ownAlias: map[string]bool{}}
 	u.definitions()
 	return u, nil
 }
@@ -246,8 +248,8 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 		}
 		return
 	}
-	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
-		dd := l.InitDeclarator.Declarator
+	for _, l := range initDeclarators(d) {
+		dd := l.Declarator
 		var err error
 		switch {
 		case dd.IsTypename():
@@ -257,19 +259,40 @@ func (u *unit) declaration(e *cc.ExternalDeclaration) {
 			continue
 		case !u.owns(u.file):
 			u.notOwn(dd)
-		case labelled(tokens) && labelled(cc.NodeTokens(l.InitDeclarator)):
+		case labelled(tokens) && labelled(cc.NodeTokens(l)):
 			err = errors.New("its symbol has another name")
 		case dd.IsThreadLocal():
 			err = errors.New("each thread has its own")
+		case dd.Type().Kind() == cc.Function && u.bodies[dd.Name()] && (dd.IsStatic() || dd.IsInline()):
+		case dd.Type().Kind() == cc.Function && dd.IsStatic():
+			err = errors.New("the library does not export it, as it is static")
 		case dd.Type().Kind() == cc.Function:
 			err = u.function(d.DeclarationSpecifiers, dd, comment)
 		default:
-			err = u.variable(dd, l.InitDeclarator.Initializer)
+			err = u.variable(dd, l.Initializer)
 		}
 		if err != nil {
 			u.leave(dd.Name(), err)
 		}
 	}
+}
+
+// initDeclarators are what a declaration declares: the names of its type first, of which pointers and arrays are made.
+func initDeclarators(d *cc.Declaration) (out []*cc.InitDeclarator) {
+	var made []*cc.InitDeclarator
+	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
+		if dd := l.InitDeclarator.Declarator; dd.IsTypename() && !isName(dd) {
+			made = append(made, l.InitDeclarator)
+		} else {
+			out = append(out, l.InitDeclarator)
+		}
+	}
+	return append(out, made...)
+}
+
+// isName tells whether a declarator is a name alone.
+func isName(dd *cc.Declarator) bool {
+	return dd.Pointer == nil && dd.DirectDeclarator.Case == cc.DirectDeclaratorIdent
 }
 
 // labelled tells whether a declaration gives what it declares another symbol.
@@ -298,32 +321,6 @@ func (u *unit) variable(dd *cc.Declarator, init *cc.Initializer) error {
 		u.vars = append(u.vars, &model.Var{C: dd.Name(), Type: t})
 	}
 	return nil
-}
-
-// initialized is the constant that a variable with a value stands for, nil if Go has none like it.
-func (u *unit) initialized(dd *cc.Declarator, value cc.Value) *model.Const {
-	if f, ok := value.(cc.Float64Value); ok {
-		return &model.Const{C: dd.Name(), Value: strconv.FormatFloat(float64(f), 'g', -1, 64)}
-	}
-	v, ok := intValue(value)
-	if !ok {
-		return nil
-	}
-	t, err := u.typ(dd.Type())
-	if err != nil || t.Kind != model.Basic && !t.Is(model.Enum) && !t.Is(model.Scalar) {
-		return nil
-	}
-	t.Const = false
-	text := strconv.FormatInt(v, 10)
-	if v < 0 && !isSigned(dd.Type()) {
-		text = strconv.FormatUint(uint64(v)<<(64-8*t.Size)>>(64-8*t.Size), 10)
-	}
-	return &model.Const{C: dd.Name(), Value: text, Type: t}
-}
-
-// isSigned tells whether a number has a sign.
-func isSigned(t cc.Type) bool {
-	return !slices.Contains([]cc.Kind{cc.Bool, cc.UChar, cc.UShort, cc.UInt, cc.ULong, cc.ULongLong}, t.Kind())
 }
 
 func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) error {

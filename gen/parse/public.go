@@ -272,12 +272,17 @@ func (u *unit) macros(a *model.API) error {
 				continue
 			}
 		}
-		if isFunc[name] || renames(repl, isFunc) {
+		if isFunc[name] || renames(repl, isFunc) && u.row.Own == nil {
 			continue
 		}
 		c, err := constant(m, all)
-		if u.measuredMacro(m) {
+		switch {
+		case u.measuredMacro(m):
 			err = errors.New("it depends on a layout")
+		case u.mentions(m, dependsOnPlace):
+			err = errors.New("it depends on the place where it is used")
+		case u.mentions(m, misread):
+			err = errors.New("the front end reads it wrongly")
 		}
 		if err != nil && u.row.Own != nil {
 			a.Dropped = append(a.Dropped, name)
@@ -310,39 +315,6 @@ func (u *unit) sortedMacros() []*cc.Macro {
 		return cmp.Or(strings.Compare(px.Filename, py.Filename), px.Line-py.Line)
 	})
 	return ms
-}
-
-// constant is the value of a macro, with the type that its cast gives it.
-func constant(m *cc.Macro, decls map[string]*model.Decl) (*model.Const, error) {
-	name := m.Name.SrcStr()
-	v, ok := intValue(m.Value())
-	switch v := m.Value().(type) {
-	case cc.StringValue:
-		return &model.Const{C: name, Value: strconv.Quote(strings.TrimRight(string(v), "\x00"))}, nil
-	case cc.Float64Value:
-		return &model.Const{C: name, Value: strconv.FormatFloat(float64(v), 'g', -1, 64)}, nil
-	}
-	if !ok {
-		return nil, fmt.Errorf("macro %s has no integer value", name)
-	}
-	t := m.Type()
-	c := &model.Const{C: name}
-	unsigned := slices.Contains([]cc.Kind{cc.UChar, cc.UShort, cc.UInt, cc.ULong, cc.ULongLong, cc.Ptr}, t.Kind())
-	if t.Kind() == cc.Ptr && t.Typedef() == nil {
-		c.Type = &model.Type{Kind: model.Basic, C: "void *", Go: "uintptr", Size: 8, Align: 8}
-	}
-	if td := t.Typedef(); td != nil && decls[td.Name()] != nil {
-		d := decls[td.Name()]
-		c.Type = named(d)
-		c.Type.C = td.Name()
-		unsigned = unsigned || d.Kind == model.Enum && !d.Signed
-	}
-	c.Value = strconv.FormatInt(v, 10)
-	if unsigned { // a Go literal of an unsigned type has no sign
-		unused := 64 - 8*t.Size()
-		c.Value = strconv.FormatUint(uint64(v)<<unused>>unused, 10)
-	}
-	return c, nil
 }
 
 // groups finds the chapters of a header by their Doxygen marks.

@@ -3,6 +3,7 @@ package parse
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 		}
 		// Its members may be of types that the header declares later.
 		u.add(d)
+		u.name(t, d)
 		file, pos := u.file, u.pos
 		u.pending = append(u.pending, func() {
 			u.file, u.pos = file, pos
@@ -59,22 +61,18 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 		return nil, fmt.Errorf("no type of Go is like a %s", t.Kind())
 	}
 	u.add(d)
+	u.name(t, d)
 	return d, nil
 }
 
 func (u *unit) enumerators(d *model.Decl, t *cc.EnumType) error {
-	for _, e := range t.Enumerators() {
-		v, ok := intValue(e.Value())
-		if !ok {
-			return fmt.Errorf("enumerator %s has no value", e.Token.SrcStr())
-		}
-		text := strconv.FormatInt(v, 10)
-		if big, ok := e.Value().(cc.UInt64Value); ok && d.Size == 8 {
-			text = strconv.FormatUint(uint64(big), 10)
-		} else {
-			d.Signed = d.Signed || v < 0
-		}
-		c := &model.Const{C: e.Token.SrcStr(), Value: text}
+	values, signed, err := enumValues(t, d.Size)
+	if err != nil {
+		return err
+	}
+	d.Signed = signed
+	for i, e := range t.Enumerators() {
+		c := &model.Const{C: e.Token.SrcStr(), Value: values[i]}
 		d.Enumerators = append(d.Enumerators, c)
 		u.members[at(e.Token)] = &c.Comment
 	}
@@ -83,6 +81,27 @@ func (u *unit) enumerators(d *model.Decl, t *cc.EnumType) error {
 		e.Type = named(d)
 	}
 	return nil
+}
+
+// enumValues are the values of an enum of a size, and whether it has a sign: not if one of them needs all 64 bits.
+func enumValues(t *cc.EnumType, size int64) (values []string, signed bool, err error) {
+	all := size == 8 && slices.ContainsFunc(t.Enumerators(), func(e *cc.Enumerator) bool {
+		v, ok := e.Value().(cc.UInt64Value)
+		return ok && v > math.MaxInt64
+	})
+	for _, e := range t.Enumerators() {
+		v, ok := intValue(e.Value())
+		switch {
+		case !ok:
+			return nil, false, fmt.Errorf("enumerator %s has no value", e.Token.SrcStr())
+		case all:
+			values = append(values, strconv.FormatUint(uint64(v), 10))
+		default:
+			values = append(values, strconv.FormatInt(v, 10))
+			signed = signed || v < 0
+		}
+	}
+	return values, signed, nil
 }
 
 // enumNumber is the number that a value of an enum is.
@@ -99,13 +118,13 @@ func enumNumber(size int64, signed bool) *model.Type {
 
 // unnamedEnum takes an enum that only serves to declare constants.
 func (u *unit) unnamedEnum(t *cc.EnumType) error {
-	for _, e := range t.Enumerators() {
-		v, ok := intValue(e.Value())
-		if !ok {
-			return fmt.Errorf("enumerator %s has no value", e.Token.SrcStr())
-		}
+	values, _, err := enumValues(t, t.Size())
+	if err != nil {
+		return err
+	}
+	for i, e := range t.Enumerators() {
 		if u.binds(e.Token.SrcStr()) {
-			u.consts = append(u.consts, &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)})
+			u.consts = append(u.consts, &model.Const{C: e.Token.SrcStr(), Value: values[i]})
 		}
 	}
 	return nil
@@ -114,12 +133,13 @@ func (u *unit) unnamedEnum(t *cc.EnumType) error {
 // enumInPlace takes an enum without a name that a member, a parameter or a variable is of: its
 // values are constants, and it is a number.
 func (u *unit) enumInPlace(t *cc.EnumType) (*model.Type, error) {
-	signed, known := false, false
-	for _, e := range t.Enumerators() {
-		v, _ := intValue(e.Value())
-		signed = signed || v < 0
-		known = known || slices.ContainsFunc(u.consts, func(c *model.Const) bool { return c.C == e.Token.SrcStr() })
+	_, signed, err := enumValues(t, t.Size())
+	if err != nil {
+		return nil, err
 	}
+	known := slices.ContainsFunc(t.Enumerators(), func(e *cc.Enumerator) bool {
+		return slices.ContainsFunc(u.consts, func(c *model.Const) bool { return c.C == e.Token.SrcStr() })
+	})
 	if !known && u.owns(u.file) {
 		if err := u.unnamedEnum(t); err != nil {
 			return nil, err

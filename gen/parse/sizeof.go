@@ -40,23 +40,23 @@ func (u *unit) measured(d *cc.ExternalDeclaration) error {
 // measuredMacro tells whether a macro depends on one. A name that is put together can be that
 // of any record.
 func (u *unit) measuredMacro(m *cc.Macro) bool {
-	if len(u.unlike) == 0 {
-		return false
-	}
-	used, name := false, false
+	return len(u.unlike) > 0 &&
+		u.mentions(m, func(name string) bool { return slices.Contains(measures, name) }) &&
+		u.mentions(m, func(name string) bool { return u.unlike[name] || name == "##" })
+}
+
+// mentions tells whether a macro, or one that it uses, has a token in its body.
+func (u *unit) mentions(m *cc.Macro, is func(token string) bool) bool {
 	seen := map[*cc.Macro]bool{}
-	var look func(*cc.Macro)
-	look = func(m *cc.Macro) {
+	var look func(*cc.Macro) bool
+	look = func(m *cc.Macro) bool {
 		if m == nil || seen[m] {
-			return
+			return false
 		}
 		seen[m] = true
-		for _, t := range m.ReplacementList() {
-			used = used || slices.Contains(measures, t.SrcStr())
-			name = name || u.unlike[t.SrcStr()] || t.SrcStr() == "##"
-			look(u.ast.Macros[t.SrcStr()])
-		}
+		return slices.ContainsFunc(m.ReplacementList(), func(t cc.Token) bool {
+			return is(t.SrcStr()) || look(u.ast.Macros[t.SrcStr()])
+		})
 	}
-	look(m)
-	return used && name
+	return look(m)
 }

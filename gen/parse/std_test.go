@@ -33,12 +33,46 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestCompilerMacros: headers ask the compiler for the system that they are compiled for.
+func TestCompilerMacros(t *testing.T) {
+	for expression, want := range map[string]any{
+		"__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__": 1, "__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__": 0,
+		"__SIZEOF_POINTER__": 8, "__SIZEOF_LONG__": 8, "__SIZEOF_INT__": 4, "__SIZEOF_WCHAR_T__": 4, "__SIZEOF_INT128__": 16,
+		"__INT_MAX__": math.MaxInt32, "__LONG_MAX__": math.MaxInt64, "__UINT64_MAX__": uint64(math.MaxUint64),
+		"10000 * __GNUC__ + 100 * __GNUC_MINOR__ + __GNUC_PATCHLEVEL__": 120200,
+		"__unix__ + __gnu_linux__ + __amd64__ + __ELF__":                4,
+		"sizeof(__INT64_TYPE__) + sizeof(__UINT16_TYPE__)":              10,
+		"__builtin_offsetof(struct CUx, b)":                             8,
+		"__builtin_types_compatible_p(int, struct CUx)":                 0,
+	} {
+		t.Run(expression, func(t *testing.T) {
+			a := parsed(t, "struct CUx { int a; long b; };\n#define CU_ANSWER ("+expression+")")
+			assert.Equal(t, fmt.Sprint(want), value(t, a, "CU_ANSWER"))
+		})
+	}
+	t.Run("#if", func(t *testing.T) {
+		a := parsed(t, "#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__\n#define CU_ANSWER 1\n#else\n#define CU_ANSWER 2\n#endif")
+		assert.Equal(t, "2", value(t, a, "CU_ANSWER"))
+	})
+}
+
+// TestErrorNumbers: those that a library lends C where the system lacks them are the system's.
+func TestErrorNumbers(t *testing.T) {
+	a := parsed(t, "#include <errno.h>\n#ifndef ENOTSUP\n#define ENOTSUP 156384713\n#endif\n#define CU_FAILED (-ENOTSUP)\n#define CU_AGAIN EWOULDBLOCK")
+	assert.Equal(t, []string{"-95", "11"}, []string{value(t, a, "CU_FAILED"), value(t, a, "CU_AGAIN")})
+	assert.Len(t, a.Consts, 3)
+}
+
 // TestStandardHeaders: a header may include C's own and POSIX's.
 func TestStandardHeaders(t *testing.T) {
 	for header, declaration := range map[string]string{
-		"stdarg.h":    "typedef struct CUx_st { int a; } CUx; static inline void none(va_list list) { (void)list; }",
-		"stdio.h":     "typedef struct CUx_st { FILE *a; size_t b; off_t c; } CUx; static inline void none(va_list list) { (void)list; }",
+		"stdarg.h":    "typedef struct CUx_st { int a; } CUx; static inline void none(int n, ...) { va_list list, copy; va_start(list, n); va_copy(copy, list); CUx x = va_arg(copy, CUx); (void)x; va_end(list); }",
+		"stdio.h":     "typedef struct CUx_st { FILE *a; size_t b; off_t c; } CUx; enum { CU_BEGIN = SEEK_SET, CU_END = SEEK_END }; static int (*done)(FILE *) = fclose; static inline void none(va_list list) { fprintf(stderr, \"%d\", BUFSIZ); (void)list; }",
 		"sys/types.h": "typedef struct CUx_st { pid_t a; uid_t b; gid_t c; mode_t d; time_t e; size_t f; } CUx;",
+		"stddef.h":    "typedef struct CUx_st { int a; char b[offsetof(struct { int a; long b; }, b)]; max_align_t *c; } CUx;",
+		"stdlib.h":    "typedef struct CUx_st { void *(*a)(size_t); } CUx; static CUx none = { malloc }; static inline void stop(void) { exit(EXIT_FAILURE); }",
+		"string.h":    "typedef struct CUx_st { int a; } CUx; static inline int none(CUx *a, CUx *b) { int (*same)(const void *, const void *, size_t) = memcmp; return same(a, b, sizeof(CUx)); }",
+		"stdatomic.h": "typedef struct CUx_st { atomic_int a; _Atomic(long) *b; } CUx; static inline int none(CUx *x) { return atomic_load_explicit(&x->a, memory_order_acquire); }",
 		"float.h":     "typedef struct CUx_st { char a[FLT_DIG]; } CUx;",
 		"errno.h":     "typedef struct CUx_st { int a; } CUx;",
 		"wchar.h":     "typedef struct CUx_st { wchar_t a; wint_t b; } CUx;",

@@ -31,35 +31,10 @@ func Stubs() fs.FS {
 	return sub
 }
 
-// predefined is what a C compiler for LP64 Linux says of itself. Without
-// __LP64__ device pointers would silently have 32 bits, without
-// __STDC_VERSION__ tensor maps no alignment.
-const predefined = `
-int __predefined_declarator;
-#define __GNUC__ 12
-#define __GNUC_MINOR__ 2
-#define __LP64__ 1
-#define __STDC__ 1
-#define __STDC_VERSION__ 201710L
-#define __STDC_HOSTED__ 1
-#define __linux__ 1
-#define __x86_64__ 1
-#define __CHAR_BIT__ 8
-#define __SIZE_TYPE__ unsigned long
-#define __PTRDIFF_TYPE__ long
-#define __WCHAR_TYPE__ int
-typedef __SIZE_TYPE__ __predefined_size_t;
-typedef unsigned short __float16;
-#define _Float16 __float16
-#define __bf16 __float16
-#define constexpr const
-#define __extension__
-#define __declspec(x)
-typedef struct __va_list_tag {
-	unsigned int offsets[2];
-	void *areas[2];
-} __builtin_va_list[1];
-`
+// predefined is what a C compiler says of itself.
+//
+//go:embed include/compiler.h
+var predefined string
 
 // float16 is what the numbers of 16 bits that Go lacks are in C to the package: their bits.
 const float16 = "__float16"

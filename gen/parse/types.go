@@ -94,8 +94,11 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 // renamed is the declaration that a typedef gives a second name, nil where the
 // typedef is a declaration of its own.
 func (u *unit) renamed(d *cc.Declaration, dd *cc.Declarator) *model.Decl {
-	if dd.Pointer != nil || dd.DirectDeclarator.Case != cc.DirectDeclaratorIdent {
+	if !isName(dd) {
 		return nil
+	}
+	if known := u.untagged[untaggedKey(dd.Type())]; known != nil {
+		return known
 	}
 	if t := dd.Type(); tagOf(t) != "" {
 		if known := u.decls[spell(t, tagOf(t))]; known != nil {
@@ -253,6 +256,11 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 		n.Const = konst
 		return n, nil
 	}
+	if d := u.untagged[untaggedKey(t)]; d != nil {
+		n := named(d)
+		n.Const = konst
+		return n, nil
+	}
 	if enum, ok := t.(*cc.EnumType); ok {
 		return u.enumInPlace(enum)
 	}
@@ -355,6 +363,28 @@ func tagToken(t cc.Type) cc.Token {
 		return t.Tag()
 	}
 	return cc.Token{}
+}
+
+// name notes that d is t, which further declarators can be about.
+func (u *unit) name(t cc.Type, d *model.Decl) {
+	if key := untaggedKey(t); key != nil {
+		u.untagged[key] = d
+	}
+}
+
+// untaggedKey tells one record or enum without a tag from others, by what it begins with; nil for other types.
+func untaggedKey(t cc.Type) any {
+	switch t := t.(type) {
+	case record:
+		if t.NumFields() > 0 && tagOf(t) == "" {
+			return t.FieldByIndex(0)
+		}
+	case *cc.EnumType:
+		if e := t.Enumerators(); len(e) > 0 && tagOf(t) == "" {
+			return e[0]
+		}
+	}
+	return nil
 }
 
 func spell(t cc.Type, tag string) string {

@@ -19,6 +19,9 @@ func TestLeftOut(t *testing.T) {
 		{"variable with a value", "int cuCount = 5;", "2:1: cuCount: a variable that the header defines"},
 		{"variable of a type that its value tells", "__auto_type cuCount = 5;", "2:1: cuCount: a variable that the header defines"},
 		{"function definition", "int cuInit(void) { return 0; }", "2:1: cuInit: the header defines it"},
+		{"static function", "static int cuTwice(int x); int cuTake(int x); static inline int cuTwice(int x) { return 2 * x; }", ""},
+		{"static function without a body", "static int cuTwice(int x);", "2:1: cuTwice: the library does not export it, as it is static"},
+		{"inline function in two steps", "inline int cuTwice(int x); inline int cuTwice(int x) { return 2 * x; }", ""},
 		{"assembler", `__asm__("nop");`, ""},
 		{"variadic function", "int cuPrint(const char *format, ...);", "2:1: cuPrint: it takes a variable number of arguments"},
 		{"list of arguments", "#include <stdarg.h>\nint cuPrint(const char *format, va_list list);\nint cuScan(const char *format, __builtin_va_list *list);", "3:1: cuPrint: it takes a variable number of arguments\n4:1: cuScan: it takes a variable number of arguments"},
@@ -72,6 +75,13 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// TestStaticFunctions: no library exports them, also where a declaration comes first.
+func TestStaticFunctions(t *testing.T) {
+	a := parsed(t, "static int cuTwice(int x); int cuTake(int x); static inline int cuTwice(int x) { return 2 * x; }\ninline int cuHalf(int x); inline int cuHalf(int x) { return x / 2; }\nstatic int cuNone(int x);")
+	assert.Len(t, a.Funcs, 1)
+	assert.Len(t, a.Inlines, 2)
+}
+
 // TestConstructs: what Go can hold is bound, in whatever way C spells it.
 func TestConstructs(t *testing.T) {
 	for _, tt := range []struct {
@@ -94,6 +104,11 @@ func TestConstructs(t *testing.T) {
 		{"pointers to functions", "void (*cuGet(int x))(int); int cuCall(void (*)(int), int (*table[2])(void), void (**at)(void));", "void *cuGet(int x), int cuCall(void *, void **table, void **at)"},
 		{"pointers to functions as members", "struct CUx { void (*one)(int); void (*many[2])(int); };", "struct struct CUx 24, callback CUx_one 8"},
 		{"Windows", "__declspec(dllimport) int cuTake(int x);", "int cuTake(int x)"},
+		{"two names of an enum without a tag", "typedef enum { CU_A } CUx, *CUp, CUy; int cuTake(CUx x, CUy y, CUp p);", "enum CUx 4 uint32, second CUp, int cuTake(CUx x, CUy y, CUp p)"},
+		{"a pointer to an enum without a tag, first", "typedef enum { CU_A } *CUp, CUx; int cuTake(CUx x, CUp p);", "enum CUx 4 uint32, second CUp, int cuTake(CUx x, CUp p)"},
+		{"a pointer to an enum without a tag, alone", "typedef enum { CU_A } *CUp; int cuTake(CUp p);", "second CUp, int cuTake(CUp p)"},
+		{"two names of a record without a tag", "typedef struct { int a; } CUx, *CUp, CUy[2], CUz; int cuTake(CUx *x, CUp p, CUz *z); extern CUy cuRow;", "struct CUx 4, second CUp, second CUy, int cuTake(CUx *x, CUp p, CUz *z), CUy cuRow"},
+		{"a variable of a record without a tag", "typedef struct { int a; } CUx; typedef CUx CUy; extern CUy cuOne, *cuOther;", "struct CUx 4, CUy cuOne, CUy *cuOther"},
 		{"function type", "typedef int CUfn(int x); int cuTake(CUfn *fn);", "int cuTake(CUfn *fn)"},
 		{"alignment to the most", "typedef struct CUx { char a; struct { char b __attribute__((aligned)); } c; } __attribute__((aligned)) CUx;", "struct CUx 32, struct CUx_c 16"},
 		{"nothing by name", "typedef void CUx; int cuTake(CUx *x);", "int cuTake(CUx *x)"},
@@ -134,6 +149,11 @@ static const int CU_MINUS = -1;
 static const CUsize CU_ALL = (CUsize)-1;
 static const unsigned short CU_SHORT = (unsigned short)-2;
 static const double CU_HALF = 0.5;
+static const double CU_TWO = 2;
+static const _Bool CU_YES = 1;
+static const unsigned char CU_BYTE = 300;
+static const signed char CU_SIGNED = 200;
+static const int CU_CUT = 2.5;
 constexpr unsigned CU_FIVE = 5;
 static const CUx CU_RECORD = {1};
 extern const char cuText[];`)
@@ -141,8 +161,8 @@ extern const char cuText[];`)
 	for _, c := range a.Consts {
 		got[c.C] = c.Value
 	}
-	assert.Equal(t, map[string]string{"CUDA_VERSION": "13050", "CU_MINUS": "-1", "CU_ALL": "18446744073709551615", "CU_SHORT": "65534", "CU_HALF": "0.5", "CU_FIVE": "5"}, got)
-	assert.Equal(t, []string{"CU_RECORD: a variable that the header defines", "cuText: it is an array without a length"}, a.Reasons())
+	assert.Equal(t, map[string]string{"CUDA_VERSION": "13050", "CU_MINUS": "-1", "CU_ALL": "18446744073709551615", "CU_SHORT": "65534", "CU_HALF": "0.5", "CU_TWO": "2", "CU_BYTE": "44", "CU_SIGNED": "-56", "CU_YES": "true", "CU_FIVE": "5"}, got)
+	assert.Equal(t, []string{"CU_CUT, CU_RECORD: a variable that the header defines", "cuText: it is an array without a length"}, a.Reasons())
 }
 
 // TestDeprecatedByC23: an attribute of C23 says so, too.

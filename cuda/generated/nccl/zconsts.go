@@ -30,7 +30,7 @@ const NCCL_CONFIG_UNDEF_PTR uintptr = 0
 // NCCL_SPLIT_NOCOLOR is the color of ranks that [NcclCommSplit] leaves out.
 const NCCL_SPLIT_NOCOLOR = -1
 
-const NCCL_UNDEF_FLOAT = -1
+const NCCL_UNDEF_FLOAT = -1.0
 
 // NCCL_API_MAGIC is the number by which the library tells a struct that was filled in properly:
 // field magic of [NcclConfig_t], [NcclCollConfig_t] and [NcclEncryptionConfig_t].

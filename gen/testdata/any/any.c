@@ -33,6 +33,15 @@ void anyFill(struct anyTable *t)
 	t->entry[1] = t->last = before;
 }
 
+long anyRel(const Elf64_Rel *r) { return r->a; }
+long anyRelOf(Elf64_Rel r) { return r.a; }
+
+long anySeconds(struct timeval t) { return t.tv_sec; }
+
+int anyTable_last(int x) { return x + 2; }
+int anyNest_part(const struct anyNest *n) { return n->part.in.a + 1; }
+const int anyNest_run = 4;
+
 void anySquare(long double *x) { *x *= *x; }
 
 int anyOddGet(const struct anyOdd *o) { return *o->p; }

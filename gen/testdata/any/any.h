@@ -41,6 +41,21 @@ struct anyTable {
 };
 void anyFill(struct anyTable *t);
 
+/* Called like types that C has no names for, but Go has. */
+struct anyNest {
+	struct { struct { int a; } in; } part;
+	int (*run)(int x);
+};
+int anyTable_last(int x);
+int anyNest_part(const struct anyNest *n);
+extern const int anyNest_run;
+#define anyApply_p0 7
+
+/* A type of the library's own, whose name headers of the system have, too: those that the calls of the package include. */
+typedef struct { long a; } Elf64_Rel;
+long anyRel(const Elf64_Rel *r);
+long anyRelOf(Elf64_Rel r);
+
 /* Data. */
 extern const int anyCount;
 extern const char anyName[];
@@ -74,6 +89,7 @@ int anyUse(anyPrinter p);
 int anyYear(const struct tm *t);
 int anyDay(struct tm t);
 int anySelect(fd_set *set);
+long anySeconds(struct timeval t);
 
 /* Declared by a macro, and with attributes. */
 ANY_EXPORT(int, anyMacro, (int x));
