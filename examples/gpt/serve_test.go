@@ -44,7 +44,7 @@ func holdIn(t *testing.T, steps int64) (held func() bool) {
 // answering returns how many requests for a text the server is at. It ends those whose client it has noticed to be gone.
 func answering() int {
 	stacks := make([]byte, 1<<20)
-	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), ".(*server).stream(")
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), ".(*server).write(")
 }
 
 // A served model is at a URL.
