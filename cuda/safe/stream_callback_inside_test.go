@@ -108,6 +108,7 @@ func TestScopeWaitFails(t *testing.T) {
 	}()
 	time.Sleep(50 * time.Millisecond) // the poller waits
 	simulated.Fail("cuEventQuery", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+	require.Eventually(t, func() bool { return simulated.Failed() != "" }, hang, time.Millisecond)
 	select {
 	case err := <-over:
 		assert.Fail(t, "the scope ends before its work", "%v, failed %s", err, simulated.Failed())
