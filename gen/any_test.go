@@ -26,6 +26,9 @@ func main() {
 	last := any.AnyNode_st{Color: any.ANY_BLUE}
 	fmt.Println(any.AnyLength(&any.AnyNode_st{Next: &last}))
 	fmt.Println(any.AnyTwice(any.ANY_WIDE))
+	packed := any.AnyPacked{A: any.ANY_BYTES, B: any.ANY_SHORT, C: any.ANY_IN, D: 5}
+	packed.SetBits(any.ANY_BYTE)
+	fmt.Println(any.AnyPackedOf(any.ANY_SHORT, any.ANY_BYTE, packed, 6))
 	text := make([]byte, 8)
 	(*any.AnyText)(unsafe.Pointer(&text[0])).N = 4
 	copy(text[unsafe.Sizeof(any.AnyText{}):], "\x01\x02\x03\x04")
@@ -66,6 +69,7 @@ func main() {
 const anyOutput = `<nil>
 12 <nil>
 AnyWide(156374987060) <nil>
+ANY_BYTE <nil>
 10 <nil>
 11 <nil>
 true <nil>

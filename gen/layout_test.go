@@ -119,6 +119,7 @@ type randomRecords struct {
 
 func (r *randomRecords) text() string {
 	return "enum Small { SMALL_A, SMALL_B };\nenum Signed { SIGNED_A = -1, SIGNED_B };\n" +
+		"enum Byte { BYTE_A, BYTE_B = 255 } __attribute__((packed));\nenum __attribute__((packed)) Short { SHORT_A = -1, SHORT_B = 128 };\n" +
 		"typedef int low __attribute__((aligned(2)));\ntypedef short high __attribute__((aligned(8)));\ntypedef _Bool flag;\n" + strings.Join(r.records, "")
 }
 
@@ -178,7 +179,7 @@ var widths = []struct {
 	bits int
 }{
 	{"char", 8}, {"signed char", 8}, {"unsigned char", 8}, {"short", 16}, {"unsigned short", 16}, {"int", 32}, {"unsigned", 32},
-	{"long long", 64}, {"unsigned long long", 64}, {"_Bool", 1}, {"enum Small", 32}, {"enum Signed", 32},
+	{"long long", 64}, {"unsigned long long", 64}, {"_Bool", 1}, {"enum Small", 32}, {"enum Signed", 32}, {"enum Byte", 8}, {"enum Short", 16},
 	{"flag", 1},
 }
 
@@ -186,7 +187,7 @@ func (r *randomRecords) plain() string {
 	if n := len(r.records); n > 0 && r.in(6) {
 		return r.one("R", "const R") + fmt.Sprint(r.IntN(n))
 	}
-	return r.one("char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long", "_Bool", "float", "double", "void *", "enum Small", "low", "high")
+	return r.one("char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long", "_Bool", "float", "double", "void *", "enum Small", "enum Byte", "enum Short", "low", "high")
 }
 
 func (r *randomRecords) attribute() string {

@@ -3,6 +3,7 @@ package parse
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -26,21 +27,75 @@ func (u *unit) definitions() {
 		case d == nil:
 		case d.Case == cc.ExternalDeclarationFuncDef:
 			u.bodies[d.FunctionDefinition.Declarator.Name()] = !u.row.Inline
-			u.specifiers(d.FunctionDefinition.DeclarationSpecifiers)
+			u.specifiers(d.FunctionDefinition.DeclarationSpecifiers, nil)
 		case d.Case == cc.ExternalDeclarationDecl && d.Declaration.Case == cc.DeclarationAssert:
 			u.packs.mark(d.Declaration)
 		case d.Case == cc.ExternalDeclarationDecl:
-			u.specifiers(d.Declaration.DeclarationSpecifiers)
+			u.specifiers(d.Declaration.DeclarationSpecifiers, d.Declaration.AttributeSpecifierList)
 		}
 	}
 }
 
-func (u *unit) specifiers(l *cc.DeclarationSpecifiers) {
+// specifiers lays out what a declaration defines. last are the attributes at its end.
+func (u *unit) specifiers(l *cc.DeclarationSpecifiers, last *cc.AttributeSpecifierList) {
+	var enum enumSpecifier
 	for ; l != nil; l = l.DeclarationSpecifiers {
-		if t := l.TypeSpecifier; t != nil && t.StructOrUnionSpecifier != nil {
-			u.definition(t.StructOrUnionSpecifier)
+		u.specified(l.TypeSpecifier)
+		m, _ := attributes(l.AttributeSpecifierList) // resized returns the error
+		enum.next(l.TypeSpecifier, m)
+	}
+	m, _ := attributes(last)
+	enum.next(nil, m)
+	u.pack(enum)
+}
+
+// specified lays out a record that a type specifier defines.
+func (u *unit) specified(t *cc.TypeSpecifier) {
+	if t != nil && t.StructOrUnionSpecifier != nil {
+		u.definition(t.StructOrUnionSpecifier)
+	}
+}
+
+// An enumSpecifier is the definition of an enum among the specifiers of a declaration.
+type enumSpecifier struct {
+	defines *cc.EnumSpecifier // nil where there is none
+	packed  bool
+}
+
+// next takes the next specifier, which is a type or attributes, and returns what is left of these for what the
+// declaration names: C packs an enum by those behind its values or behind the word enum.
+func (e *enumSpecifier) next(t *cc.TypeSpecifier, m mark) mark {
+	if m.enum || m.packed && e.defines != nil {
+		e.packed, m.packed = true, false
+	}
+	if t != nil && t.EnumSpecifier != nil && t.EnumSpecifier.Case == cc.EnumSpecifierDef {
+		e.defines = t.EnumSpecifier
+	}
+	return m
+}
+
+// pack notes the size of an enum that is packed: the least that holds its values.
+func (u *unit) pack(e enumSpecifier) {
+	if !e.packed || e.defines == nil {
+		return
+	}
+	t, ok := e.defines.Type().(*cc.EnumType)
+	if !ok || len(t.Enumerators()) == 0 {
+		return
+	}
+	_, signed, _ := enumValues(t, 8) // define returns the error
+	size := 1
+	for _, e := range t.Enumerators() {
+		v, _ := intValue(e.Value())
+		need := bits.Len64(uint64(v))
+		if signed {
+			need = bits.Len64(uint64(max(v, ^v))) + 1
+		}
+		for 8*size < need {
+			size *= 2
 		}
 	}
+	u.packed[t.Enumerators()[0]] = int64(size)
 }
 
 // definition lays one record out, after those that are defined inside it.
@@ -58,11 +113,9 @@ func (u *unit) definition(s *cc.StructOrUnionSpecifier) {
 			continue
 		}
 		for q := d.SpecifierQualifierList; q != nil; q = q.SpecifierQualifierList {
-			if t := q.TypeSpecifier; t != nil && t.StructOrUnionSpecifier != nil {
-				u.definition(t.StructOrUnionSpecifier)
-			}
+			u.specified(q.TypeSpecifier)
 		}
-		more, err := memberMarks(d)
+		more, err := u.memberMarks(d)
 		marks, def.err = append(marks, more...), errors.Join(def.err, err)
 	}
 	own, err := attributes(s.AttributeSpecifierList, s.AttributeSpecifierList2)
@@ -198,7 +251,11 @@ func (u *unit) natural(t cc.Type, system int) (size, align int64) {
 	case t.Kind() == cc.ComplexFloat:
 		return t.Size(), t.Size() / 2
 	}
-	return t.Size(), max(min(t.Size(), 8), 1)
+	size = t.Size()
+	if e, ok := t.(*cc.EnumType); ok && len(e.Enumerators()) > 0 && u.packed[e.Enumerators()[0]] > 0 {
+		size = u.packed[e.Enumerators()[0]]
+	}
+	return size, max(min(size, 8), 1)
 }
 
 // measure is the size and the alignment of a type on a system.
@@ -218,20 +275,21 @@ func (u *unit) measure(t cc.Type, system int) (size, align int64) {
 // A mark is what attributes say of a layout.
 type mark struct {
 	packed  bool
+	enum    bool  // an enum is packed by attributes behind the word
 	aligned int64 // 0 where they say nothing
 }
 
 // memberMarks are those of the members that d declares.
-func memberMarks(d *cc.StructDeclaration) ([]mark, error) {
+func (u *unit) memberMarks(d *cc.StructDeclaration) ([]mark, error) {
 	all, err := attributes()
-	enum := false
+	var enum enumSpecifier
 	for q := d.SpecifierQualifierList; q != nil; q = q.SpecifierQualifierList {
 		lists := []*cc.AttributeSpecifierList{q.AttributeSpecifierList}
 		if q.TypeQualifier != nil {
 			lists = append(lists, q.TypeQualifier.AttributeSpecifierList)
 		}
 		m, wrong := attributes(lists...)
-		enum = enum || q.TypeSpecifier != nil && q.TypeSpecifier.EnumSpecifier != nil
+		m = enum.next(q.TypeSpecifier, m)
 		all.packed, all.aligned = all.packed || m.packed, max(all.aligned, m.aligned)
 		if q.AlignmentSpecifier != nil {
 			n, ok := alignas(q.AlignmentSpecifier)
@@ -242,9 +300,7 @@ func memberMarks(d *cc.StructDeclaration) ([]mark, error) {
 		}
 		err = errors.Join(err, wrong)
 	}
-	if enum && all.packed {
-		err = errors.Join(err, errPackedEnum)
-	}
+	u.pack(enum)
 	marks := []mark{}
 	for l := d.StructDeclaratorList; l != nil; l = l.StructDeclaratorList {
 		marks = append(marks, all)
@@ -261,8 +317,6 @@ func memberMarks(d *cc.StructDeclaration) ([]mark, error) {
 	return marks, errors.Join(err, wrong)
 }
 
-var errPackedEnum = errors.New("a packed enum, whose size the generator does not know")
-
 // resized is an error for attributes of a declaration that give a number another size, which
 // the front end does not know. tokens are those of d.
 func resized(d *cc.Declaration, tokens []cc.Token) error {
@@ -270,15 +324,10 @@ func resized(d *cc.Declaration, tokens []cc.Token) error {
 	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
 		lists = append(lists, l.AttributeSpecifierList, l.InitDeclarator.AttributeSpecifierList)
 	}
-	enum := false
 	for s := d.DeclarationSpecifiers; s != nil; s = s.DeclarationSpecifiers {
 		lists = append(lists, s.AttributeSpecifierList)
-		enum = enum || s.TypeSpecifier != nil && s.TypeSpecifier.EnumSpecifier != nil
 	}
-	m, err := attributes(lists...)
-	if err == nil && enum && m.packed {
-		err = errPackedEnum
-	}
+	_, err := attributes(lists...)
 	if err == nil && alignedToMost(d, tokens) {
 		err = errors.New("an alignment that the generator does not know")
 	}
@@ -319,6 +368,8 @@ func attributes(lists ...*cc.AttributeSpecifierList) (m mark, err error) {
 				switch name := strings.Trim(a.Token.SrcStr(), "_"); name {
 				case "packed":
 					m.packed = true
+				case packedEnum:
+					m.enum = true
 				case "aligned":
 					n, ok := int64(16), true // without a number: the most that any type needs
 					if a.ArgumentExpressionList != nil {

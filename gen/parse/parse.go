@@ -118,7 +118,8 @@ type unit struct {
 	unbound  []model.Unbound           // those of the row's own headers, and why
 	bodies   map[string]bool           // functions that the headers define
 	defined  map[*cc.Field]*definition // records, by their first member
-	unlike   map[string]bool           // names of records with another layout than the front end and all systems have
+	packed   map[*cc.Enumerator]int64  // the sizes of packed enums, by their first value
+	unlike   map[string]bool           // names of records with another layout than the front end and all systems have, and of packed enums
 	packs    packs
 
 	ownAlias map[string]bool // second names of types in the row's own headers
@@ -132,7 +133,7 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, untagged: map[any]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, bodies: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, void: map[string]bool{}, ownAlias: map[string]bool{}}
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, untagged: map[any]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, bodies: map[string]bool{}, defined: map[*cc.Field]*definition{}, packed: map[*cc.Enumerator]int64{}, unlike: map[string]bool{}, void: map[string]bool{}, ownAlias: map[string]bool{}}
 	u.definitions()
 	return u, nil
 }

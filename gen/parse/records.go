@@ -29,6 +29,9 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 	switch t := t.(type) {
 	case *cc.EnumType:
 		d.Kind = model.Enum
+		if d.Size != t.Size() {
+			u.unlike[name], u.unlike[d.Tag] = true, true
+		}
 		if len(t.Enumerators()) == 0 {
 			return nil, errors.New("an enum without values")
 		}
@@ -118,7 +121,7 @@ func enumNumber(size int64, signed bool) *model.Type {
 
 // unnamedEnum takes an enum that only serves to declare constants.
 func (u *unit) unnamedEnum(t *cc.EnumType) error {
-	values, _, err := enumValues(t, t.Size())
+	values, _, err := enumValues(t, u.size(t))
 	if err != nil {
 		return err
 	}
@@ -133,7 +136,7 @@ func (u *unit) unnamedEnum(t *cc.EnumType) error {
 // enumInPlace takes an enum without a name that a member, a parameter or a variable is of: its
 // values are constants, and it is a number.
 func (u *unit) enumInPlace(t *cc.EnumType) (*model.Type, error) {
-	_, signed, err := enumValues(t, t.Size())
+	_, signed, err := enumValues(t, u.size(t))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +148,7 @@ func (u *unit) enumInPlace(t *cc.EnumType) (*model.Type, error) {
 			return nil, err
 		}
 	}
-	return enumNumber(t.Size(), signed), nil
+	return enumNumber(u.size(t), signed), nil
 }
 
 // record is what struct and union types have in common.

@@ -93,6 +93,12 @@ var (
 	enumAttribute     = regexp.MustCompile(`\b(enum\s+)(__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\))`)
 )
 
+// packedEnum is what the attribute packed becomes that stands behind the word enum: in front of it, it says nothing of the
+// enum.
+const packedEnum = "packed_enum"
+
+var packedWord = regexp.MustCompile(`\b(__)?packed(__)?\b`)
+
 // attributesShown is a header with those of C23 that say that something is deprecated in the form
 // of GNU C, without the others of C23, and with those of enums in front of them.
 func attributesShown(header []byte) []byte {
@@ -105,7 +111,10 @@ func attributesShown(header []byte) []byte {
 	if !enumWithAttribute.Match(header) {
 		return header
 	}
-	return enumAttribute.ReplaceAll(header, []byte("$2 $1"))
+	return enumAttribute.ReplaceAllFunc(header, func(text []byte) []byte {
+		text = packedWord.ReplaceAll(text, []byte(packedEnum))
+		return enumAttribute.ReplaceAll(text, []byte("$2 $1"))
+	})
 }
 
 // shown is a file with another text.

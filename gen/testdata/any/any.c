@@ -13,6 +13,12 @@ size_t anyLength(const struct anyNode_st *node)
 
 enum anyWide anyTwice(enum anyWide w) { return 2 * w; }
 
+anyByte anyPackedOf(enum anyShort s, anyByte b, struct anyPacked p, int last)
+{
+	return s == ANY_SHORT && b == ANY_BYTE && p.a == ANY_BYTES && p.b == ANY_SHORT && p.c == ANY_IN && p.bits == ANY_BYTE && p.d == 5 && last == 6
+		? ANY_BYTE : 0;
+}
+
 int anySum(const struct anyText *t)
 {
 	int sum = 0;

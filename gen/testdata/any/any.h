@@ -20,6 +20,18 @@ struct anyNode_st {
 enum anyWide { ANY_NARROW = 1, ANY_WIDE = 0x123456789a };
 enum anyWide anyTwice(enum anyWide w);
 
+/* Packed enums, of the size that their values need. */
+typedef enum { ANY_BYTE = -1, ANY_BYTES = 127 } __attribute__((packed)) anyByte;
+enum __attribute__((packed)) anyShort { ANY_SHORT = 256 };
+struct anyPacked {
+	anyByte a;
+	enum anyShort b;
+	enum { ANY_IN = 1 } __attribute__((packed)) c;
+	anyByte bits : 3;
+	int d;
+};
+anyByte anyPackedOf(enum anyShort s, anyByte b, struct anyPacked p, int last);
+
 /* An array without a length. */
 struct anyText {
 	int n;
