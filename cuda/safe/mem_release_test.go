@@ -104,7 +104,8 @@ func TestClosedWhileStuck(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		require.NoError(t, s.Close())
-		time.Sleep(time.Millisecond) // longer than its work takes
+		// CUDA waits for all work before it creates one stream more.
+		require.Eventually(t, func() bool { return simulated.Live("stream") < 30 }, hang, 100*time.Microsecond)
 	}
 	assert.Eventually(t, func() bool { return simulated.Live("event") < 150 }, atOnce, time.Millisecond)
 	g.open()
