@@ -142,6 +142,10 @@ func (m *measurer) add(subject, property string, want any, c, g string) {
 }
 
 func (m *measurer) decl(d *model.Decl) {
+	if d.Kind == model.Incomplete {
+		m.add(d.C, "size of a pointer", 8, "sizeof("+typeOf(d)+" *)", "unsafe.Sizeof((*"+d.Go+")(nil))")
+		return
+	}
 	size, align := "sizeof("+typeOf(d)+")", "_Alignof("+typeOf(d)+")"
 	if m.unnamed[d.C] || d.Inline {
 		size, align = "", "" // its place shows in the record around it
@@ -278,7 +282,9 @@ func (m *measurer) offset(d *model.Decl, member string) string {
 }
 
 func (m *measurer) alias(al *model.Alias, d *model.Decl) {
-	m.add(al.C, "size as "+d.C, d.Size, "sizeof("+al.C+")", "unsafe.Sizeof("+zero(al.Go)+")")
+	if d.Kind != model.Incomplete {
+		m.add(al.C, "size as "+d.C, d.Size, "sizeof("+al.C+")", "unsafe.Sizeof("+zero(al.Go)+")")
+	}
 	m.add(al.C, "type as "+d.C, 1, "SAME("+al.C+", "+d.C+")", "")
 }
 

@@ -23,7 +23,13 @@ type definition struct {
 // definitions lays out all records that the headers define, in their order, and notes which functions they define.
 func (u *unit) definitions() {
 	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
-		switch d := l.ExternalDeclaration; {
+		d := l.ExternalDeclaration
+		if d != nil && d.Case == cc.ExternalDeclarationDecl && d.Declaration.DeclarationSpecifiers != nil && !u.ours(d) {
+			if t := d.Declaration.DeclarationSpecifiers.Type(); tagOf(t) != "" {
+				u.system[spell(t, tagOf(t))] = true
+			}
+		}
+		switch {
 		case d == nil:
 		case d.Case == cc.ExternalDeclarationFuncDef:
 			u.bodies[d.FunctionDefinition.Declarator.Name()] = !u.row.Inline

@@ -112,6 +112,7 @@ type unit struct {
 	foreign map[*model.Decl]bool   // types of headers that are not the row's own
 	shared  map[string]*model.Decl // types of other packages, by C name and by tag
 	void    map[string]bool        // names of void
+	system  map[string]bool        // types of the headers that take the place of the system's, such as "struct tm"
 
 	declared map[string]bool           // functions: a header may declare one again
 	leftOut  map[string]bool           // declarations that cannot be bound, by name
@@ -133,7 +134,7 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, untagged: map[any]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, bodies: map[string]bool{}, defined: map[*cc.Field]*definition{}, packed: map[*cc.Enumerator]int64{}, unlike: map[string]bool{}, void: map[string]bool{}, ownAlias: map[string]bool{}}
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, beside: map[string][]string{}, nested: map[*model.Decl][]*model.Decl{}, untagged: map[any]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, bodies: map[string]bool{}, defined: map[*cc.Field]*definition{}, packed: map[*cc.Enumerator]int64{}, unlike: map[string]bool{}, void: map[string]bool{}, system: map[string]bool{}, ownAlias: map[string]bool{}}
 	u.definitions()
 	return u, nil
 }

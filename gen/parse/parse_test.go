@@ -121,10 +121,10 @@ func TestIncomplete(t *testing.T) {
 
 // Records of the system's headers are pointers to anything, and a name for a pointer alone is a handle.
 func TestIncompleteElsewhere(t *testing.T) {
-	a := ofLibrary(t, "#include <stdio.h>\ntypedef struct st *handle;\nint thing(FILE *x, const struct st *y);")
+	a := ofLibrary(t, "#include <stdio.h>\n#include <time.h>\ntypedef struct st *handle;\nint thing(FILE *x, const struct st *y, struct tm *z);")
 	require.Len(t, a.Decls, 1)
 	assert.Equal(t, model.Handle, a.Decls[0].Kind)
-	assert.Equal(t, "int thing(struct _IO_FILE *x, const struct st *y)", a.Funcs[0].Prototype())
+	assert.Equal(t, "int thing(struct _IO_FILE *x, const struct st *y, struct tm *z)", a.Funcs[0].Prototype())
 	for _, p := range a.Funcs[0].Params {
 		assert.Equal(t, model.Void, p.Type.Elem.Kind, p.C)
 	}

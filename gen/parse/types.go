@@ -240,7 +240,7 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 		switch {
 		case t.IsIncomplete() && u.row.Own == nil:
 			return nil, fmt.Errorf("nothing declares %s", spell(t, tag))
-		case t.IsIncomplete() && (u.handles[tag] != nil || !u.ours(tagToken(t))):
+		case t.IsIncomplete() && (u.handles[tag] != nil || u.system[spell(t, tag)]):
 			return &model.Type{Kind: model.Void, C: spell(t, tag), Const: konst}, nil
 		case t.IsIncomplete():
 			n := named(u.incomplete(t, spell(t, tag), ""))
@@ -349,20 +349,18 @@ func named(d *model.Decl) *model.Type {
 }
 
 func tagOf(t cc.Type) string {
-	tok := tagToken(t)
-	return tok.SrcStr()
-}
-
-func tagToken(t cc.Type) cc.Token {
 	switch t := t.(type) {
 	case *cc.StructType:
-		return t.Tag()
+		tok := t.Tag()
+		return tok.SrcStr()
 	case *cc.UnionType:
-		return t.Tag()
+		tok := t.Tag()
+		return tok.SrcStr()
 	case *cc.EnumType:
-		return t.Tag()
+		tok := t.Tag()
+		return tok.SrcStr()
 	}
-	return cc.Token{}
+	return ""
 }
 
 // name notes that d is t, which further declarators can be about.
