@@ -353,25 +353,10 @@ func unique(a *API) error {
 			rows = append(rows, row{API: a.Row.API, Quirk: "rename", Name: c, As: goName + "_", Reason: "another has the name " + goName})
 		}
 	}
-	for _, f := range a.Funcs {
-		add(n, f.Go, f.Symbol)
-	}
-	for _, al := range a.Aliases {
-		add(n, al.Go, al.C)
-	}
+	a.eachName(func(c string, place *string) { add(n, *place, c) })
 	for _, d := range a.Decls {
-		add(n, d.Go, d.C)
-		for _, e := range d.Enumerators {
-			add(n, e.Go, e.C)
-		}
 		members := names{}
 		d.eachMember(func(f *Field) { add(members, f.Go, BareName(d.C)+"."+f.C) })
-	}
-	for _, c := range a.Consts {
-		add(n, c.Go, c.C)
-	}
-	for _, v := range a.Vars {
-		add(n, v.Go, v.C)
 	}
 	if len(errs) == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -20,16 +21,11 @@ type definition struct {
 	err       error              // why its layout is not known
 }
 
-// definitions lays out all records that the headers define, in their order, and notes which functions they define.
+// definitions lays out all records that the headers define, in their order, and notes which functions they define and
+// which types are the system's.
 func (u *unit) definitions() {
 	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
-		d := l.ExternalDeclaration
-		if d != nil && d.Case == cc.ExternalDeclarationDecl && d.Declaration.DeclarationSpecifiers != nil && !u.ours(d) {
-			if t := d.Declaration.DeclarationSpecifiers.Type(); tagOf(t) != "" {
-				u.system[spell(t, tagOf(t))] = true
-			}
-		}
-		switch {
+		switch d := l.ExternalDeclaration; {
 		case d == nil:
 		case d.Case == cc.ExternalDeclarationFuncDef:
 			u.bodies[d.FunctionDefinition.Declarator.Name()] = !u.row.Inline
@@ -37,7 +33,11 @@ func (u *unit) definitions() {
 		case d.Case == cc.ExternalDeclarationDecl && d.Declaration.Case == cc.DeclarationAssert:
 			u.packs.mark(d.Declaration)
 		case d.Case == cc.ExternalDeclarationDecl:
-			u.specifiers(d.Declaration.DeclarationSpecifiers, d.Declaration.AttributeSpecifierList)
+			s := d.Declaration.DeclarationSpecifiers
+			u.specifiers(s, d.Declaration.AttributeSpecifierList)
+			if s != nil && !u.ours(d) {
+				u.system[spell(s.Type(), tagOf(s.Type()))] = true
+			}
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (u *unit) pack(e enumSpecifier) {
 		return
 	}
 	t, ok := e.defines.Type().(*cc.EnumType)
-	if !ok || len(t.Enumerators()) == 0 {
+	if !ok || firstValue(t) == nil {
 		return
 	}
 	_, signed, _ := enumValues(t, 8) // define returns the error
@@ -101,7 +101,7 @@ func (u *unit) pack(e enumSpecifier) {
 			size *= 2
 		}
 	}
-	u.packed[t.Enumerators()[0]] = int64(size)
+	u.packed[firstValue(t)] = int64(size)
 }
 
 // definition lays one record out, after those that are defined inside it.
@@ -257,10 +257,7 @@ func (u *unit) natural(t cc.Type, system int) (size, align int64) {
 	case t.Kind() == cc.ComplexFloat:
 		return t.Size(), t.Size() / 2
 	}
-	size = t.Size()
-	if e, ok := t.(*cc.EnumType); ok && len(e.Enumerators()) > 0 && u.packed[e.Enumerators()[0]] > 0 {
-		size = u.packed[e.Enumerators()[0]]
-	}
+	size = cmp.Or(u.packed[firstValue(t)], t.Size())
 	return size, max(min(size, 8), 1)
 }
 

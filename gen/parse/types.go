@@ -237,15 +237,8 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 			n.Const = konst
 			return n, nil
 		}
-		switch {
-		case t.IsIncomplete() && u.row.Own == nil:
-			return nil, fmt.Errorf("nothing declares %s", spell(t, tag))
-		case t.IsIncomplete() && (u.handles[tag] != nil || u.system[spell(t, tag)]):
-			return &model.Type{Kind: model.Void, C: spell(t, tag), Const: konst}, nil
-		case t.IsIncomplete():
-			n := named(u.incomplete(t, spell(t, tag), ""))
-			n.Const = konst
-			return n, nil
+		if t.IsIncomplete() {
+			return u.undefined(t, konst)
 		}
 		d, err := u.define(t, spell(t, tag), "") // the header does so further below, or in place
 		if err != nil {
@@ -271,6 +264,20 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.Const = konst
+	return n, nil
+}
+
+// undefined resolves a type that no header defines.
+func (u *unit) undefined(t cc.Type, konst bool) (*model.Type, error) {
+	c := spell(t, tagOf(t))
+	switch {
+	case u.row.Own == nil:
+		return nil, fmt.Errorf("nothing declares %s", c)
+	case u.handles[tagOf(t)] != nil || u.system[c]:
+		return &model.Type{Kind: model.Void, C: c, Const: konst}, nil
+	}
+	n := named(u.incomplete(t, c, ""))
 	n.Const = konst
 	return n, nil
 }
@@ -378,9 +385,17 @@ func untaggedKey(t cc.Type) any {
 			return t.FieldByIndex(0)
 		}
 	case *cc.EnumType:
-		if e := t.Enumerators(); len(e) > 0 && tagOf(t) == "" {
-			return e[0]
+		if first := firstValue(t); first != nil && tagOf(t) == "" {
+			return first
 		}
+	}
+	return nil
+}
+
+// firstValue is the value that an enum begins with, nil for other types and for an enum without values.
+func firstValue(t cc.Type) *cc.Enumerator {
+	if e, ok := t.(*cc.EnumType); ok && len(e.Enumerators()) > 0 {
+		return e.Enumerators()[0]
 	}
 	return nil
 }
