@@ -45,7 +45,7 @@ func TestRawRoomAtDifferentTimes(t *testing.T) {
 		s, other := idleStreams(t, x, k)
 		unstick, unstickOther := stick(t, x, s), stick(t, x, other)
 		filled := fillQueue(t, s, k, queued)
-		fillQueue(t, other, k, queued)
+		filledOther := fillQueue(t, other, k, queued)
 		over := onBoth(s, other, 1)
 		unstick()
 		<-filled
@@ -62,6 +62,7 @@ func TestRawRoomAtDifferentTimes(t *testing.T) {
 		}
 		unstick()
 		<-filled
+		<-filledOther
 		require.NoError(t, errors.Join(s.Synchronize(), other.Synchronize()))
 		assert.Zero(t, safe.Reserved(s)+safe.Reserved(other))
 		noViolation(t)
@@ -77,7 +78,7 @@ func TestRawRoomBesideStuckStream(t *testing.T) {
 		k := kernel(t, x, "nothing")
 		s, stuck := idleStreams(t, x, k)
 		unstickOther := stick(t, x, stuck)
-		fillQueue(t, stuck, k, queued)
+		filledOther := fillQueue(t, stuck, k, queued)
 		const calls = 40
 		over := onBoth(s, stuck, calls)
 		require.Eventually(t, func() bool { return safe.Reserved(s) >= 240 }, atOnce, time.Millisecond)
@@ -87,6 +88,7 @@ func TestRawRoomBesideStuckStream(t *testing.T) {
 		unstick()
 		soon(t, filled, "launches on a stream wait for another one that is stuck")
 		unstickOther()
+		<-filledOther
 		for range calls {
 			assert.NoError(t, <-over)
 		}
