@@ -111,12 +111,12 @@ func (d *decoder) enqueue(n int, numbers *random.Generator) error {
 	for i, w := range d.weights.layers {
 		err := errors.Join(
 			normalize(branch),
-			multiply(d.model, top(d.y), w.qkv, top(d.qkv), blas.MatmulOptions{}),
+			d.multiply(top(d.y), w.qkv, top(d.qkv), blas.MatmulOptions{}),
 			k.AttendCache.Launch(s, aBlockEach(n, d.heads()), d.qkv.Buffer, d.cache[i], d.rows, d.mixed.Buffer, int32(d.Context), c),
-			multiply(d.model, top(d.mixed), w.project, top(d.branch), blas.MatmulOptions{}),
+			d.multiply(top(d.mixed), w.project, top(d.branch), blas.MatmulOptions{}),
 			normalize(d.branch.Buffer),
-			multiply(d.model, top(d.y), w.widen, top(d.wide), blas.MatmulOptions{Epilogue: blas.GELU}),
-			multiply(d.model, top(d.wide), w.narrow, top(d.branch), blas.MatmulOptions{}))
+			d.multiply(top(d.y), w.widen, top(d.wide), blas.MatmulOptions{Epilogue: blas.GELU}),
+			d.multiply(top(d.wide), w.narrow, top(d.branch), blas.MatmulOptions{}))
 		if err != nil {
 			return fmt.Errorf("layer %d: %w", i, err)
 		}
@@ -124,7 +124,7 @@ func (d *decoder) enqueue(n int, numbers *random.Generator) error {
 	}
 	return errors.Join(
 		normalize(branch),
-		multiply(d.model, top(d.y), d.weights.out, top(d.scores), blas.MatmulOptions{}),
+		d.multiply(top(d.y), d.weights.out, top(d.scores), blas.MatmulOptions{}),
 		random.Uniform(numbers, s, uniform),
 		k.Pick.Launch(s, rows(n), d.scores.Buffer, d.rows, d.uniform, d.chosen, int32(n)),
 		chosen.CopyToHostAsync(s, picked))

@@ -67,12 +67,12 @@ var layersDoubles = LayersDoubles{
 			hot[row*int(width)+int(token)] = dtype.NewBFloat16(1)
 		}
 	},
-	PlacesBackward: func(_ sim.Grid, dx, ofPlace []float32, sequences, context, channels int32) {
-		n := int(context * channels)
-		clear(ofPlace[:n])
-		for i, d := range dx[:int(sequences)*n] {
-			ofPlace[i%n] += d
+	PlacesBackward: func(_ sim.Grid, dx []float32, ofPlace []bf16, sequences, context, channels int32) {
+		sums := make([]float32, context*channels)
+		for i, d := range dx[:int(sequences)*len(sums)] {
+			sums[i%len(sums)] += d
 		}
+		set(ofPlace, sums)
 	},
 }
 
@@ -214,10 +214,11 @@ var optimizerDoubles = OptimizerDoubles{
 		}
 		result[0] = float32(sum / float64(n))
 	},
-	Squares: func(_ sim.Grid, gradient []float32, n int32, sums []float32) {
+	Squares: func(_ sim.Grid, gradient []bf16, n int32, sums []float32) {
 		sum := 0.0
 		for _, v := range gradient[:n] {
-			sum += float64(v) * float64(v)
+			g := float64(v.Float32())
+			sum += g * g
 		}
 		clear(sums)
 		sums[0] = float32(sum)
@@ -234,10 +235,10 @@ var optimizerDoubles = OptimizerDoubles{
 		losses[t] = loss[0]
 		step[0]++
 	},
-	Adam: func(_ sim.Grid, parameters []float32, rounded []bf16, gradient, first, second []float32, update []Update, s Schedule, n int32) {
+	Adam: func(_ sim.Grid, parameters []float32, rounded, gradient []bf16, first, second []float32, update []Update, s Schedule, n int32) {
 		u := update[0]
 		for i := range n {
-			g := gradient[i] * u.GradientScale
+			g := gradient[i].Float32() * u.GradientScale
 			first[i] = s.Beta1*first[i] + (1-s.Beta1)*g
 			second[i] = s.Beta2*second[i] + (1-s.Beta2)*g*g
 			parameters[i] *= 1 - u.Rate*s.Decay

@@ -172,7 +172,7 @@ extern "C" __global__ void oneHot(const unsigned char *tokens, __nv_bfloat16 *ho
 }
 
 // placesBackward sums the gradients of all rows at the same place of their sequences.
-extern "C" __global__ void placesBackward(const float *dx, float *ofPlace, int sequences, int context, int channels)
+extern "C" __global__ void placesBackward(const float *dx, __nv_bfloat16 *ofPlace, int sequences, int context, int channels)
 {
 	int i = blockIdx.x * blockDim.x + threadIdx.x, n = context * channels;
 	if (i >= n)
@@ -180,5 +180,5 @@ extern "C" __global__ void placesBackward(const float *dx, float *ofPlace, int s
 	float sum = 0;
 	for (int s = 0; s < sequences; s++)
 		sum += dx[(size_t)s * n + i];
-	ofPlace[i] = sum;
+	ofPlace[i] = __float2bfloat16(sum);
 }

@@ -232,7 +232,7 @@ func (k LayersOneHot) Batch(batch *safe.Batch, config safe.LaunchConfig, tokens 
 
 // LayersPlacesBackward is the kernel at layers.cu:175:
 //
-//	placesBackward(const float *dx, float *ofPlace, int sequences, int context, int channels)
+//	placesBackward(const float *dx, __nv_bfloat16 *ofPlace, int sequences, int context, int channels)
 //
 // placesBackward sums the gradients of all rows at the same place of their sequences.
 type LayersPlacesBackward struct {
@@ -242,16 +242,16 @@ type LayersPlacesBackward struct {
 // Launch enqueues the kernel on stream: see [safe.Kernel.Launch].
 //
 // The kernel only reads dx.
-func (k LayersPlacesBackward) Launch(stream *safe.Stream, config safe.LaunchConfig, dx, ofPlace safe.Pointer[float32], sequences, context, channels int32) error {
+func (k LayersPlacesBackward) Launch(stream *safe.Stream, config safe.LaunchConfig, dx safe.Pointer[float32], ofPlace safe.Pointer[dtype.BFloat16], sequences, context, channels int32) error {
 	return k.Kernel.Launch(stream, config, safe.PointerArg(dx), safe.PointerArg(ofPlace), safe.Val(sequences), safe.Val(context), safe.Val(channels))
 }
 
 // Node returns a launch of the kernel as a node of a graph: see [safe.KernelNode].
-func (k LayersPlacesBackward) Node(config safe.LaunchConfig, dx, ofPlace safe.Pointer[float32], sequences, context, channels int32) safe.NodeParams {
+func (k LayersPlacesBackward) Node(config safe.LaunchConfig, dx safe.Pointer[float32], ofPlace safe.Pointer[dtype.BFloat16], sequences, context, channels int32) safe.NodeParams {
 	return safe.KernelNode(k.Kernel, config, safe.PointerArg(dx), safe.PointerArg(ofPlace), safe.Val(sequences), safe.Val(context), safe.Val(channels))
 }
 
 // Batch adds a launch of the kernel to batch: see [safe.Batch.Launch].
-func (k LayersPlacesBackward) Batch(batch *safe.Batch, config safe.LaunchConfig, dx, ofPlace safe.Pointer[float32], sequences, context, channels int32) error {
+func (k LayersPlacesBackward) Batch(batch *safe.Batch, config safe.LaunchConfig, dx safe.Pointer[float32], ofPlace safe.Pointer[dtype.BFloat16], sequences, context, channels int32) error {
 	return batch.Launch(k.Kernel, config, safe.PointerArg(dx), safe.PointerArg(ofPlace), safe.Val(sequences), safe.Val(context), safe.Val(channels))
 }

@@ -20,7 +20,7 @@ type LayersDoubles struct {
 	NormalizeBackward func(grid sim.Grid, dy, y []dtype.BFloat16, scales, dx []float32, begin int32, dbranch []dtype.BFloat16, random []uint8, drop, rows, channels int32)
 	CrossEntropy      func(grid sim.Grid, scores []dtype.BFloat16, targets []uint8, losses []float32, rows, tokens int32)
 	OneHot            func(grid sim.Grid, tokens []uint8, hot []dtype.BFloat16, rows, width int32)
-	PlacesBackward    func(grid sim.Grid, dx, ofPlace []float32, sequences, context, channels int32)
+	PlacesBackward    func(grid sim.Grid, dx []float32, ofPlace []dtype.BFloat16, sequences, context, channels int32)
 }
 
 // Register registers them.
@@ -56,8 +56,8 @@ func (d LayersDoubles) Register(c sim.Control) error {
 		}
 	}
 	if d.PlacesBackward == nil {
-		d.PlacesBackward = func(grid sim.Grid, dx, ofPlace []float32, sequences, context, channels int32) {
-			panic("LayersDoubles.PlacesBackward is nil: kernel placesBackward(const float *dx, float *ofPlace, int sequences, int context, int channels) has no double")
+		d.PlacesBackward = func(grid sim.Grid, dx []float32, ofPlace []dtype.BFloat16, sequences, context, channels int32) {
+			panic("LayersDoubles.PlacesBackward is nil: kernel placesBackward(const float *dx, __nv_bfloat16 *ofPlace, int sequences, int context, int channels) has no double")
 		}
 	}
 	return errors.Join(

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/curand"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/cudabind/cudabind/examples/internal/ranks"
 	"github.com/cudabind/cudabind/internal/double"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
@@ -95,7 +97,10 @@ func TestGradients(t *testing.T) {
 	tr := newTraining(t, open(t), o)
 	require.NoError(t, tr.enqueueGradient())
 	require.NoError(t, tr.wait(t.Context()))
-	gradient, err := tr.gradient.Download()
+	roundedGradient, err := tr.gradient.Download()
+	require.NoError(t, err)
+	gradient := dtype.Float32s(roundedGradient)
+	got, err := tr.loss.Download()
 	require.NoError(t, err)
 	sequence, err := tr.tokens.Download()
 	require.NoError(t, err)
@@ -113,7 +118,7 @@ func TestGradients(t *testing.T) {
 		}
 	}
 	loss := hostLoss(o.shape, parameters, sequence, targets)
-	assert.InEpsilon(t, loss, gradient[len(exact)], 2e-3, "the loss")
+	assert.InEpsilon(t, loss, got[0], 2e-3, "the loss")
 	at, c := 0, o.shape.Channels
 	matrices := []int{tokens * c, o.shape.Context * c}
 	for range o.shape.Layers {
@@ -148,6 +153,41 @@ func norm(v []float32) float64 {
 		squares += float64(x) * float64(x)
 	}
 	return math.Sqrt(squares)
+}
+
+// TestStep: a step moves the parameters as AdamW says, by a gradient whose norm is limited.
+func TestStep(t *testing.T) {
+	o := tinyOptions(t)
+	tr := newTraining(t, open(t), o)
+	tr.schedule.Norm = 0.5 // the gradient is longer
+	before, err := tr.parameters.Download()
+	require.NoError(t, err)
+	require.NoError(t, tr.enqueueStep())
+	require.NoError(t, tr.wait(t.Context()))
+	rounded, err := tr.gradient.Download()
+	require.NoError(t, err)
+	got, err := tr.checkpoint()
+	require.NoError(t, err)
+	gradient := dtype.Float32s(rounded)
+	scale, n := 0.5/norm(gradient), len(gradient)
+	want := checkpoint{Parameters: make([]float32, n), First: make([]float32, n), Second: make([]float32, n)}
+	for i, v := range gradient {
+		g := float64(v) * scale
+		want.First[i], want.Second[i] = float32(0.1*g), float32(0.05*g*g)
+		want.Parameters[i] = float32(float64(before[i])*(1-0.1*float64(o.rate)) - float64(o.rate)*g/(math.Abs(g)+1e-8))
+	}
+	isNear(t, want.First, got.First, 1e-5, "the first moment")
+	isNear(t, want.Second, got.Second, 1e-5, "the second moment")
+	isNear(t, want.Parameters, got.Parameters, 1e-6, "the parameters")
+}
+
+// isNear checks that the distance of two vectors is less than a part of their length.
+func isNear(t *testing.T, want, got []float32, part float64, what string) {
+	difference := slices.Clone(want)
+	for i, v := range got {
+		difference[i] -= v
+	}
+	assert.Less(t, norm(difference), part*norm(want), what)
 }
 
 // TestLearns: the loss falls, a killed training goes on with the same losses, and the model writes.
@@ -212,9 +252,15 @@ func TestRanks(t *testing.T) {
 	if onGPU {
 		o.shape, o.sequences, o.steps = shape{Layers: 2, Channels: 256, Context: 128}, 4, 50
 	}
-	require.NoError(t, run(t.Context(), o, io.Discard))
-	want, err := readCheckpoint(o.model)
-	require.NoError(t, err)
+	learned := func(t *testing.T, gpus, steps int) *checkpoint {
+		o := o
+		o.gpus, o.steps, o.model = gpus, steps, filepath.Join(t.TempDir(), "gpt.model")
+		require.NoError(t, run(t.Context(), o, io.Discard))
+		c, err := readCheckpoint(o.model)
+		require.NoError(t, err)
+		return c
+	}
+	first, all := learned(t, 1, 1), learned(t, 1, o.steps)
 	for _, gpus := range []int{2, 4} {
 		t.Run(fmt.Sprint("GPUs ", gpus), func(t *testing.T) {
 			devices, err := safe.Devices()
@@ -223,12 +269,10 @@ func TestRanks(t *testing.T) {
 				t.Skipf("needs %d GPUs", gpus)
 			}
 			leavesNothing(t)
-			o := o
-			o.gpus, o.model = gpus, filepath.Join(t.TempDir(), "gpt.model")
-			require.NoError(t, run(t.Context(), o, io.Discard))
-			got, err := readCheckpoint(o.model)
-			require.NoError(t, err)
-			assert.InDeltaSlice(t, want.Losses, got.Losses, 0.02)
+			got := learned(t, gpus, 1)
+			assert.InDelta(t, first.Losses[0], got.Losses[0], 1e-3, "the loss is that of all ranks")
+			isNear(t, first.First, got.First, 0.02, "so is the gradient, which each rank and NCCL round to bfloat16")
+			assert.InDeltaSlice(t, all.Losses, learned(t, gpus, o.steps).Losses, 0.02)
 		})
 	}
 }

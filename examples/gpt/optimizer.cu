@@ -40,11 +40,13 @@ extern "C" __global__ void mean(const float *values, int n, float *result)
 }
 
 // squares adds up the squares of the gradient: each block its share.
-extern "C" __global__ void squares(const float *gradient, int n, float *sums)
+extern "C" __global__ void squares(const __nv_bfloat16 *gradient, int n, float *sums)
 {
 	float sum = 0;
-	for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
-		sum += gradient[i] * gradient[i];
+	for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+		float g = __bfloat162float(gradient[i]);
+		sum += g * g;
+	}
 	sum = blockSum(sum);
 	if (threadIdx.x == 0)
 		sums[blockIdx.x] = sum;
@@ -69,14 +71,14 @@ extern "C" __global__ void plan(const float *sums, int n, const float *loss, Sch
 }
 
 // adam updates n parameters, and rounds them for the products.
-extern "C" __global__ void adam(float *parameters, __nv_bfloat16 *rounded, const float *gradient, float *first, float *second,
+extern "C" __global__ void adam(float *parameters, __nv_bfloat16 *rounded, const __nv_bfloat16 *gradient, float *first, float *second,
 	const Update *update, Schedule s, int n)
 {
 	int i = blockIdx.x * blockDim.x + threadIdx.x;
 	if (i >= n)
 		return;
 	Update u = *update;
-	float g = gradient[i] * u.gradientScale;
+	float g = __bfloat162float(gradient[i]) * u.gradientScale;
 	float m = first[i] = s.beta1 * first[i] + (1 - s.beta1) * g;
 	float v = second[i] = s.beta2 * second[i] + (1 - s.beta2) * g * g;
 	float p = parameters[i] * (1 - u.rate * s.decay);

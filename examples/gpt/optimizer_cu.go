@@ -91,7 +91,7 @@ func (k OptimizerMean) Batch(batch *safe.Batch, config safe.LaunchConfig, values
 
 // OptimizerSquares is the kernel at optimizer.cu:43:
 //
-//	squares(const float *gradient, int n, float *sums)
+//	squares(const __nv_bfloat16 *gradient, int n, float *sums)
 //
 // squares adds up the squares of the gradient: each block its share.
 type OptimizerSquares struct {
@@ -101,21 +101,21 @@ type OptimizerSquares struct {
 // Launch enqueues the kernel on stream: see [safe.Kernel.Launch].
 //
 // The kernel only reads gradient.
-func (k OptimizerSquares) Launch(stream *safe.Stream, config safe.LaunchConfig, gradient safe.Pointer[float32], n int32, sums safe.Pointer[float32]) error {
+func (k OptimizerSquares) Launch(stream *safe.Stream, config safe.LaunchConfig, gradient safe.Pointer[dtype.BFloat16], n int32, sums safe.Pointer[float32]) error {
 	return k.Kernel.Launch(stream, config, safe.PointerArg(gradient), safe.Val(n), safe.PointerArg(sums))
 }
 
 // Node returns a launch of the kernel as a node of a graph: see [safe.KernelNode].
-func (k OptimizerSquares) Node(config safe.LaunchConfig, gradient safe.Pointer[float32], n int32, sums safe.Pointer[float32]) safe.NodeParams {
+func (k OptimizerSquares) Node(config safe.LaunchConfig, gradient safe.Pointer[dtype.BFloat16], n int32, sums safe.Pointer[float32]) safe.NodeParams {
 	return safe.KernelNode(k.Kernel, config, safe.PointerArg(gradient), safe.Val(n), safe.PointerArg(sums))
 }
 
 // Batch adds a launch of the kernel to batch: see [safe.Batch.Launch].
-func (k OptimizerSquares) Batch(batch *safe.Batch, config safe.LaunchConfig, gradient safe.Pointer[float32], n int32, sums safe.Pointer[float32]) error {
+func (k OptimizerSquares) Batch(batch *safe.Batch, config safe.LaunchConfig, gradient safe.Pointer[dtype.BFloat16], n int32, sums safe.Pointer[float32]) error {
 	return batch.Launch(k.Kernel, config, safe.PointerArg(gradient), safe.Val(n), safe.PointerArg(sums))
 }
 
-// OptimizerPlan is the kernel at optimizer.cu:55:
+// OptimizerPlan is the kernel at optimizer.cu:57:
 //
 //	plan(const float *sums, int n, const float *loss, Schedule s, Update *update, float *losses, int *step)
 //
@@ -142,9 +142,9 @@ func (k OptimizerPlan) Batch(batch *safe.Batch, config safe.LaunchConfig, sums s
 	return batch.Launch(k.Kernel, config, safe.PointerArg(sums), safe.Val(n), safe.PointerArg(loss), safe.Ref(&s), safe.PointerArg(update), safe.PointerArg(losses), safe.PointerArg(step))
 }
 
-// OptimizerAdam is the kernel at optimizer.cu:72:
+// OptimizerAdam is the kernel at optimizer.cu:74:
 //
-//	adam(float *parameters, __nv_bfloat16 *rounded, const float *gradient, float *first, float *second, const Update *update, Schedule s, int n)
+//	adam(float *parameters, __nv_bfloat16 *rounded, const __nv_bfloat16 *gradient, float *first, float *second, const Update *update, Schedule s, int n)
 //
 // adam updates n parameters, and rounds them for the products.
 type OptimizerAdam struct {
@@ -154,21 +154,21 @@ type OptimizerAdam struct {
 // Launch enqueues the kernel on stream: see [safe.Kernel.Launch].
 //
 // The kernel only reads gradient, update.
-func (k OptimizerAdam) Launch(stream *safe.Stream, config safe.LaunchConfig, parameters safe.Pointer[float32], rounded safe.Pointer[dtype.BFloat16], gradient, first, second safe.Pointer[float32], update safe.Pointer[Update], s Schedule, n int32) error {
+func (k OptimizerAdam) Launch(stream *safe.Stream, config safe.LaunchConfig, parameters safe.Pointer[float32], rounded, gradient safe.Pointer[dtype.BFloat16], first, second safe.Pointer[float32], update safe.Pointer[Update], s Schedule, n int32) error {
 	return k.Kernel.Launch(stream, config, safe.PointerArg(parameters), safe.PointerArg(rounded), safe.PointerArg(gradient), safe.PointerArg(first), safe.PointerArg(second), safe.PointerArg(update), safe.Ref(&s), safe.Val(n))
 }
 
 // Node returns a launch of the kernel as a node of a graph: see [safe.KernelNode].
-func (k OptimizerAdam) Node(config safe.LaunchConfig, parameters safe.Pointer[float32], rounded safe.Pointer[dtype.BFloat16], gradient, first, second safe.Pointer[float32], update safe.Pointer[Update], s Schedule, n int32) safe.NodeParams {
+func (k OptimizerAdam) Node(config safe.LaunchConfig, parameters safe.Pointer[float32], rounded, gradient safe.Pointer[dtype.BFloat16], first, second safe.Pointer[float32], update safe.Pointer[Update], s Schedule, n int32) safe.NodeParams {
 	return safe.KernelNode(k.Kernel, config, safe.PointerArg(parameters), safe.PointerArg(rounded), safe.PointerArg(gradient), safe.PointerArg(first), safe.PointerArg(second), safe.PointerArg(update), safe.Ref(&s), safe.Val(n))
 }
 
 // Batch adds a launch of the kernel to batch: see [safe.Batch.Launch].
-func (k OptimizerAdam) Batch(batch *safe.Batch, config safe.LaunchConfig, parameters safe.Pointer[float32], rounded safe.Pointer[dtype.BFloat16], gradient, first, second safe.Pointer[float32], update safe.Pointer[Update], s Schedule, n int32) error {
+func (k OptimizerAdam) Batch(batch *safe.Batch, config safe.LaunchConfig, parameters safe.Pointer[float32], rounded, gradient safe.Pointer[dtype.BFloat16], first, second safe.Pointer[float32], update safe.Pointer[Update], s Schedule, n int32) error {
 	return batch.Launch(k.Kernel, config, safe.PointerArg(parameters), safe.PointerArg(rounded), safe.PointerArg(gradient), safe.PointerArg(first), safe.PointerArg(second), safe.PointerArg(update), safe.Ref(&s), safe.Val(n))
 }
 
-// OptimizerRoundAll is the kernel at optimizer.cu:89:
+// OptimizerRoundAll is the kernel at optimizer.cu:91:
 //
 //	roundAll(const float *parameters, __nv_bfloat16 *rounded, int n)
 //

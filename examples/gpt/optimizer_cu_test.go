@@ -15,9 +15,9 @@ import (
 // the next wait returns the error, and [sim.Control.Violation] names the kernel.
 type OptimizerDoubles struct {
 	Mean     func(grid sim.Grid, values []float32, n int32, result []float32)
-	Squares  func(grid sim.Grid, gradient []float32, n int32, sums []float32)
+	Squares  func(grid sim.Grid, gradient []dtype.BFloat16, n int32, sums []float32)
 	Plan     func(grid sim.Grid, sums []float32, n int32, loss []float32, s Schedule, update []Update, losses []float32, step []int32)
-	Adam     func(grid sim.Grid, parameters []float32, rounded []dtype.BFloat16, gradient, first, second []float32, update []Update, s Schedule, n int32)
+	Adam     func(grid sim.Grid, parameters []float32, rounded, gradient []dtype.BFloat16, first, second []float32, update []Update, s Schedule, n int32)
 	RoundAll func(grid sim.Grid, parameters []float32, rounded []dtype.BFloat16, n int32)
 }
 
@@ -29,8 +29,8 @@ func (d OptimizerDoubles) Register(c sim.Control) error {
 		}
 	}
 	if d.Squares == nil {
-		d.Squares = func(grid sim.Grid, gradient []float32, n int32, sums []float32) {
-			panic("OptimizerDoubles.Squares is nil: kernel squares(const float *gradient, int n, float *sums) has no double")
+		d.Squares = func(grid sim.Grid, gradient []dtype.BFloat16, n int32, sums []float32) {
+			panic("OptimizerDoubles.Squares is nil: kernel squares(const __nv_bfloat16 *gradient, int n, float *sums) has no double")
 		}
 	}
 	if d.Plan == nil {
@@ -39,8 +39,8 @@ func (d OptimizerDoubles) Register(c sim.Control) error {
 		}
 	}
 	if d.Adam == nil {
-		d.Adam = func(grid sim.Grid, parameters []float32, rounded []dtype.BFloat16, gradient, first, second []float32, update []Update, s Schedule, n int32) {
-			panic("OptimizerDoubles.Adam is nil: kernel adam(float *parameters, __nv_bfloat16 *rounded, const float *gradient, float *first, float *second, const Update *update, Schedule s, int n) has no double")
+		d.Adam = func(grid sim.Grid, parameters []float32, rounded, gradient []dtype.BFloat16, first, second []float32, update []Update, s Schedule, n int32) {
+			panic("OptimizerDoubles.Adam is nil: kernel adam(float *parameters, __nv_bfloat16 *rounded, const __nv_bfloat16 *gradient, float *first, float *second, const Update *update, Schedule s, int n) has no double")
 		}
 	}
 	if d.RoundAll == nil {

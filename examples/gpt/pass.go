@@ -84,7 +84,7 @@ func matrix(a *allocator, rows, cols int) blas.Matrix[bf16] {
 }
 
 // multiply enqueues d = a * b.
-func multiply[D blas.Number](m *model, a, b blas.Matrix[bf16], d blas.Matrix[D], o blas.MatmulOptions) error {
+func (m *model) multiply(a, b, d blas.Matrix[bf16], o blas.MatmulOptions) error {
 	return blas.Matmul(m.blas, m.stream, 1, a, b, 0, d, o)
 }
 
@@ -102,7 +102,7 @@ func (p *pass) forward() error {
 	}
 	return errors.Join(
 		p.normalize(p.last, 2*p.Layers-1),
-		multiply(p.model, p.last.y, p.weights.out, p.scores, blas.MatmulOptions{}),
+		p.multiply(p.last.y, p.weights.out, p.scores, blas.MatmulOptions{}),
 		k.CrossEntropy.Launch(s, rows(n), p.scores.Buffer, p.targets, p.losses, int32(n), tokens))
 }
 
@@ -112,12 +112,12 @@ func (p *pass) layerForward(i int) error {
 	l, w := &p.layers[i], &p.weights.layers[i]
 	return errors.Join(
 		p.normalize(l.attention, 2*i-1),
-		multiply(p.model, l.attention.y, w.qkv, l.qkv, blas.MatmulOptions{}),
+		p.multiply(l.attention.y, w.qkv, l.qkv, blas.MatmulOptions{}),
 		p.kernels.Attention.Attention.Launch(p.stream, p.tiles(), l.qkv.Buffer, l.mixed.Buffer, l.logSums, int32(p.Context), int32(p.Channels)),
-		multiply(p.model, l.mixed, w.project, p.branch, blas.MatmulOptions{}),
+		p.multiply(l.mixed, w.project, p.branch, blas.MatmulOptions{}),
 		p.normalize(l.network, 2*i),
-		multiply(p.model, l.network.y, w.widen, l.wide, blas.MatmulOptions{Epilogue: blas.GELU, Aux: l.beforeGELU}),
-		multiply(p.model, l.wide, w.narrow, p.branch, blas.MatmulOptions{}))
+		p.multiply(l.network.y, w.widen, l.wide, blas.MatmulOptions{Epilogue: blas.GELU, Aux: l.beforeGELU}),
+		p.multiply(l.wide, w.narrow, p.branch, blas.MatmulOptions{}))
 }
 
 // normalize adds p.branch, which is the one of this number, to x, and normalizes the sum. -1 is before
@@ -147,10 +147,10 @@ func (p *pass) tiles() safe.LaunchConfig {
 
 // backward enqueues the pass from the gradient by p.scores to those by all weights. It calls done
 // when work has been enqueued after which the parameters' gradients from one place to another are there.
-func (p *pass) backward(to weights[float32], done func(from, to int) error) error {
+func (p *pass) backward(to weights[bf16], done func(from, to int) error) error {
 	err := errors.Join(
-		multiply(p.model, p.last.y.T(), p.scores, to.out, blas.MatmulOptions{}),
-		multiply(p.model, p.scores, p.weights.out.T(), p.dy, blas.MatmulOptions{}),
+		p.multiply(p.last.y.T(), p.scores, to.out, blas.MatmulOptions{}),
+		p.multiply(p.scores, p.weights.out.T(), p.dy, blas.MatmulOptions{}),
 		p.normalizeBackward(p.last, 2*p.Layers-1))
 	if err != nil {
 		return err
@@ -173,27 +173,27 @@ func (p *pass) backward(to weights[float32], done func(from, to int) error) erro
 	}
 	return errors.Join(
 		k.OneHot.Launch(p.stream, rows(n), p.tokens, p.hot.Buffer, int32(n), tokens),
-		multiply(p.model, p.hot.T(), p.branch, to.ofToken, blas.MatmulOptions{}),
+		p.multiply(p.hot.T(), p.branch, to.ofToken, blas.MatmulOptions{}),
 		k.PlacesBackward.Launch(p.stream, safe.Threads(p.Context*p.Channels), p.dx, ofPlace, int32(p.sequences), int32(p.Context), int32(p.Channels)),
 		done(0, p.parametersBefore(0)))
 }
 
 // layerBackward begins with the gradient by the layer's second branch in p.branch, and leaves
 // there that by the branch before the layer.
-func (p *pass) layerBackward(i int, to *layerWeights[float32]) error {
+func (p *pass) layerBackward(i int, to *layerWeights[bf16]) error {
 	l, w, a, s := &p.layers[i], &p.weights.layers[i], p.kernels.Attention, p.stream
 	return errors.Join(
-		multiply(p.model, l.wide.T(), p.branch, to.narrow, blas.MatmulOptions{}),
-		multiply(p.model, p.branch, w.narrow.T(), p.dwide, blas.MatmulOptions{Epilogue: blas.DGELU, Aux: l.beforeGELU}),
-		multiply(p.model, l.network.y.T(), p.dwide, to.widen, blas.MatmulOptions{}),
-		multiply(p.model, p.dwide, w.widen.T(), p.dy, blas.MatmulOptions{}),
+		p.multiply(l.wide.T(), p.branch, to.narrow, blas.MatmulOptions{}),
+		p.multiply(p.branch, w.narrow.T(), p.dwide, blas.MatmulOptions{Epilogue: blas.DGELU, Aux: l.beforeGELU}),
+		p.multiply(l.network.y.T(), p.dwide, to.widen, blas.MatmulOptions{}),
+		p.multiply(p.dwide, w.widen.T(), p.dy, blas.MatmulOptions{}),
 		p.normalizeBackward(l.network, 2*i),
-		multiply(p.model, l.mixed.T(), p.branch, to.project, blas.MatmulOptions{}),
-		multiply(p.model, p.branch, w.project.T(), p.dy, blas.MatmulOptions{}),
+		p.multiply(l.mixed.T(), p.branch, to.project, blas.MatmulOptions{}),
+		p.multiply(p.branch, w.project.T(), p.dy, blas.MatmulOptions{}),
 		a.QueriesBackward.Launch(s, p.tiles(), l.qkv.Buffer, l.mixed.Buffer, p.dy.Buffer, l.logSums, p.dqkv.Buffer, p.dots, int32(p.Context), int32(p.Channels)),
 		a.KeysBackward.Launch(s, p.tiles(), l.qkv.Buffer, p.dy.Buffer, l.logSums, p.dots, p.dqkv.Buffer, int32(p.Context), int32(p.Channels)),
-		multiply(p.model, l.attention.y.T(), p.dqkv, to.qkv, blas.MatmulOptions{}),
-		multiply(p.model, p.dqkv, w.qkv.T(), p.dy, blas.MatmulOptions{}),
+		p.multiply(l.attention.y.T(), p.dqkv, to.qkv, blas.MatmulOptions{}),
+		p.multiply(p.dqkv, w.qkv.T(), p.dy, blas.MatmulOptions{}),
 		p.normalizeBackward(l.attention, 2*i-1))
 }
 

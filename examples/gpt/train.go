@@ -26,9 +26,9 @@ type trainer struct {
 	recipe   recipe
 	schedule Schedule
 
-	gradient      *safe.Buffer[float32] // of all parameters; the value behind is the mean loss
-	loss          *safe.Buffer[float32] // that value
-	gradients     weights[float32]      // views of gradient
+	loss          *safe.Buffer[float32] // the mean one
+	gradient      *safe.Buffer[bf16]    // of all parameters
+	gradients     weights[bf16]         // views of gradient
 	first, second *safe.Buffer[float32] // AdamW's moments
 	sums          *safe.Buffer[float32] // of squares of the gradient, a block each
 	update        *safe.Buffer[Update]
@@ -54,8 +54,8 @@ func newTrainer(ctx context.Context, m *model, r *ranks.Rank, text []byte, c *ch
 	t.schedule = Schedule{Rate: o.rate, Beta1: 0.9, Beta2: 0.95, Decay: 0.1, Norm: 1, WarmUp: int32(min(100, o.steps/10)), Steps: int32(o.steps)}
 	n, x := m.shape.parameters(), m.context
 	a := &allocator{context: x}
-	t.gradient = buffer[float32](a, n+1)
-	t.loss = slice(a, t.gradient, n, n+1)
+	t.loss = buffer[float32](a, 1)
+	t.gradient = buffer[bf16](a, n)
 	t.sums = buffer[float32](a, 512)
 	t.update = buffer[Update](a, 1)
 	t.testLoss = buffer[float32](a, 1)
@@ -117,17 +117,18 @@ func (t *trainer) capture(ctx context.Context) (err error) {
 	return err
 }
 
-// enqueueGradient enqueues the first part of a step: draw sequences, forward, backward. The gradients
-// of a layer are averaged over all ranks while those of the layer before are computed.
+// enqueueGradient enqueues the first part of a step: draw sequences, forward, backward. The loss and
+// the gradients of each layer are averaged over all ranks while the next gradients are computed.
 func (t *trainer) enqueueGradient() error {
 	err := errors.Join(
 		t.sample(t.step, 0, 0, t.learned, t.recipe.Seed),
 		t.forward(),
-		t.kernels.Mean.Launch(t.stream, oneBlock, t.losses, int32(t.rows()), t.loss))
+		t.kernels.Mean.Launch(t.stream, oneBlock, t.losses, int32(t.rows()), t.loss),
+		average(t, t.loss))
 	if err != nil {
 		return err
 	}
-	if err := t.backward(t.gradients, t.average); err != nil || t.comm == nil {
+	if err := t.backward(t.gradients, t.averageGradient); err != nil || t.comm == nil {
 		return err
 	}
 	return t.stream.WaitStream(t.summing)
@@ -158,23 +159,24 @@ func (t *trainer) sample(step *safe.Buffer[int32], later, from, to int, seed uin
 	return t.kernels.Sample.Launch(t.stream, one, part, uint64(to-from), seed, step, int32(later), int32(t.rank*t.sequences), t.tokens, t.targets, int32(t.Context))
 }
 
-// average enqueues the average over all ranks of the gradient from one place to another. The mean
-// loss is averaged with what is before it.
-func (t *trainer) average(from, to int) error {
-	if t.comm == nil {
-		return nil
-	}
-	if to == t.shape.parameters() {
-		to++
-	}
+// averageGradient enqueues the average over all ranks of the gradient from one place to another.
+func (t *trainer) averageGradient(from, to int) error {
 	part, err := t.gradient.Slice(from, to)
 	if err != nil {
 		return err
 	}
+	return average(t, part)
+}
+
+// average enqueues on a second stream the average over all ranks of what the first one leaves in b.
+func average[T collective.Element](t *trainer, b *safe.Buffer[T]) error {
+	if t.comm == nil {
+		return nil
+	}
 	if err := t.summing.WaitStream(t.stream); err != nil {
 		return err
 	}
-	return collective.AllReduce(t.comm, t.summing, part, part, collective.Average)
+	return collective.AllReduce(t.comm, t.summing, b, b, collective.Average)
 }
 
 // run trains until a number of steps has been done.
