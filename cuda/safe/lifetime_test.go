@@ -35,6 +35,7 @@ func TestClosed(t *testing.T) {
 
 // TestParentFirst: a context that is closed goes with its last object.
 func TestParentFirst(t *testing.T) {
+	startClean(t) // what tests before have dropped keeps the context in use
 	x, err := safe.Open(0)
 	require.NoError(t, err)
 	s, err := safe.NewStream(x)
