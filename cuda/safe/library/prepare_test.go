@@ -4,6 +4,7 @@ package library_test
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"testing"
 
@@ -72,14 +73,18 @@ func TestPrepare(t *testing.T) {
 	c, did := prepared(t, newObject(t, x, counted(new(counts))), b)
 	require.NoError(t, submit(c, s, b))
 	assert.Equal(t, uint32(1), value(t, b))
-	crossings := runtime.NumCgoCall()
-	require.NoError(t, submit(c, s, b))
-	assert.Equal(t, int64(1), runtime.NumCgoCall()-crossings)
-	assert.Equal(t, map[string]int{"Prepare": 2, "made": 2}, did)
+	fewest := int64(math.MaxInt64)
+	for range 10 { // the package's own goroutines may call C meanwhile
+		before := runtime.NumCgoCall()
+		require.NoError(t, submit(c, s, b))
+		fewest = min(fewest, runtime.NumCgoCall()-before)
+	}
+	assert.Equal(t, int64(1), fewest)
+	assert.Equal(t, map[string]int{"Prepare": 11, "made": 11}, did)
 
 	g, err := s.Capture(func() error { return submit(c, s, b) })
 	require.NoError(t, errors.Join(err, g.Close()))
-	assert.Equal(t, map[string]int{"Prepare": 2, "made": 2, "Do": 1}, did)
+	assert.Equal(t, map[string]int{"Prepare": 11, "made": 11, "Do": 1}, did)
 	c.Memory = 0
 	require.NoError(t, x.WithCurrent(func() error {
 		return driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -88,7 +93,7 @@ func TestPrepare(t *testing.T) {
 	var raw driver.CUgraph
 	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &raw) }))
 	require.NoError(t, driver.CuGraphDestroy(raw))
-	assert.Equal(t, map[string]int{"Prepare": 3, "made": 2, "not made": 1, "Do": 2}, did, "other code has begun the capture")
+	assert.Equal(t, map[string]int{"Prepare": 12, "made": 11, "not made": 1, "Do": 2}, did, "other code has begun the capture")
 }
 
 // TestPrepareFails: an error of the function is that of the call, whose object is not locked afterwards.
