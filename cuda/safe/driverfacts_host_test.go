@@ -7,6 +7,7 @@ package safe_test
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,9 +117,12 @@ func TestFactHostFuncHoldsUpContexts(t *testing.T) {
 		}, nothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			startClean(t) // beside many streams, a further one waits for all work
 			w := newFacts(t)
 			require.NoError(t, c.before(w))
 			runs, goOn := make(chan struct{}), make(chan struct{})
+			end := sync.OnceFunc(func() { close(goOn) })
+			t.Cleanup(end)
 			require.NoError(t, onThreadOf(w.x, func() error { return hostFunc(t, w.s, func() { close(runs); <-goOn }) }))
 			next(t, runs)
 			var err error
@@ -133,7 +137,7 @@ func TestFactHostFuncHoldsUpContexts(t *testing.T) {
 			} else {
 				next(t, over)
 			}
-			close(goOn)
+			end()
 			next(t, over)
 			require.NoError(t, err)
 			require.NoError(t, c.after(w))
