@@ -49,7 +49,7 @@ type call struct {
 	scale     launch
 	at        library.Place // of list
 	list      []safe.RawCall
-	room      [3]safe.RawCall // of list
+	room      [3]safe.RawCall // list is its end
 }
 
 var calls = sync.Pool{New: func() any {
@@ -68,6 +68,9 @@ func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], ou
 	}
 	if to.overlaps {
 		return library.Refuse(op, safe.ErrOverlap, "elements of Shape.In overlap")
+	}
+	if err := p.check(a, b); err != nil {
+		return library.Rename(op, err)
 	}
 	c := calls.Get().(*call)
 	c.plan, c.Object, c.Stream, c.Memory = p, p.Object, s, p.made.work
@@ -88,9 +91,6 @@ func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], ou
 
 // run is called while the stream's captures neither begin nor end.
 func (c *call) run(at library.Place) error {
-	if err := c.plan.check(c.in, c.out); err != nil {
-		return err
-	}
 	if err := c.handle.set(at); err != nil {
 		return err
 	}
@@ -110,21 +110,23 @@ var (
 	exec        = safe.Symbol(cufft.Library, "cufftXtExec")
 )
 
-// prepare returns the calls of cuFFT that run makes, unless a kernel follows them or run refuses.
+// prepare returns the calls of cuFFT that run makes, unless a kernel follows them.
 func (c *call) prepare(at library.Place) []safe.RawCall {
-	if c.scales() || c.plan.check(c.in, c.out) != nil {
+	if c.scales() {
 		return nil
 	}
-	h, raw := c.handle, uint64(c.handle.raw)
-	c.at, c.list = at, c.room[:0]
+	h, raw, first := c.handle, uint64(c.handle.raw), len(c.room)-1
+	c.room[first] = safe.RawCall{Address: h.exec, Args: [8]uint64{raw, c.in.address, c.out.address, uint64(uint32(c.direction))}}
 	if h.stream != at.Stream || h.space != at.Space {
 		h.stream = noStream // until they are made
-		c.list = append(c.list, safe.RawCall{Address: setStream(), Args: [8]uint64{raw, uint64(at.Stream)}})
 		if at.Space != 0 {
-			c.list = append(c.list, safe.RawCall{Address: setWorkArea(), Args: [8]uint64{raw, uint64(at.Memory)}})
+			first--
+			c.room[first] = safe.RawCall{Address: setWorkArea(), Args: [8]uint64{raw, uint64(at.Memory)}}
 		}
+		first--
+		c.room[first] = safe.RawCall{Address: setStream(), Args: [8]uint64{raw, uint64(at.Stream)}}
 	}
-	c.list = append(c.list, safe.RawCall{Address: exec(), Args: [8]uint64{raw, c.in.address, c.out.address, uint64(uint32(c.direction))}})
+	c.at, c.list = at, c.room[first:]
 	return c.list
 }
 

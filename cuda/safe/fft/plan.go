@@ -44,7 +44,8 @@ type made struct {
 // handle is a plan of cuFFT.
 type handle struct {
 	raw    cufft.CufftHandle
-	exists bool // raw may be 0
+	exists bool    // raw may be 0
+	exec   uintptr // the address of cufftXtExec, or 0
 	stream driver.CUstream
 	space  uint64 // the number of its work memory, which is of one stream, or 0
 }
@@ -111,7 +112,7 @@ func (h *handle) create(m *made, p *problem, from kind, in *side, to kind, out *
 	if err := cufft.CufftCreate(&h.raw); err != nil {
 		return err
 	}
-	h.exists = true
+	h.exists, h.exec = true, exec()
 	if err := cufft.CufftSetAutoAllocation(h.raw, 0); err != nil {
 		return err
 	}

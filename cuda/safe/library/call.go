@@ -77,7 +77,7 @@ func (c *Call) Reset() {
 		return
 	}
 	clear(c.Uses)
-	*c = Call{Uses: c.Uses[:0], Do: c.Do, Prepare: c.Prepare, Called: c.Called, enqueue: c.enqueue, prepare: c.prepare, of: c.of, uses: c.uses}
+	c.Object, c.Stream, c.Memory, c.Uses, c.NoHandle = nil, nil, 0, c.Uses[:0], false // Submit sets the rest
 }
 
 // Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
@@ -99,17 +99,25 @@ func (c *Call) Submit() error {
 		return safe.ErrClosed
 	}
 	c.busy = true
-	defer func() {
-		c.busy = false
-		clear(c.uses[:cap(c.uses)]) // it keeps nothing alive
-	}()
-	core := c.Object.core
-	if core.resource == nil { // which work retains
-		if err := c.Object.Acquire(); err != nil {
-			return err
-		}
-		defer core.Release()
+	defer c.end()
+	if c.Object.core.resource != nil { // which work retains
+		return c.submit(c.Object.core)
 	}
+	if err := c.Object.Acquire(); err != nil {
+		return err
+	}
+	defer c.Object.core.Release()
+	return c.submit(c.Object.core)
+}
+
+// end is the end of Submit, after which the call keeps nothing alive.
+func (c *Call) end() {
+	c.busy = false
+	clear(c.uses[:cap(c.uses)])
+}
+
+// submit tries until the call has the memory of the capture that the stream is in.
+func (c *Call) submit(core *core) error {
 	if err := c.first(core); err != nil {
 		return err
 	}
@@ -245,6 +253,10 @@ func (c *Call) unlock() {
 // lock locks a handle, if possible the one that worked in a space last.
 func (c *core) lock(space uint64) int {
 	n := len(c.handles)
+	if n == 1 {
+		c.handles[0].Lock()
+		return 0
+	}
 	first := int(space % uint64(n))
 	for i := range n {
 		if at := (first + i) % n; c.handles[at].TryLock() {
