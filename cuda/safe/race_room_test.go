@@ -143,8 +143,10 @@ func TestRoomAmongSmallWork(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	const most = 4 * queued
-	before, over := launches.Load(), make(chan error, 1)
+	over := make(chan error, 1)
 	go func() { over <- e.Launch(s) }()
+	require.Eventually(t, func() bool { return len(over) > 0 || onStacks("(*GraphExec).Launch", "await") > 0 }, hang, time.Millisecond)
+	before := launches.Load()
 	for len(over) == 0 && launches.Load() < before+most {
 		time.Sleep(time.Millisecond)
 	}
