@@ -22,16 +22,16 @@ const (
 	// markEvery is the amount of work after which a mark is recorded: seldom enough to cost a call of
 	// EnqueueRaw little, and often enough that the queue never runs empty while a call waits for room.
 	markEvery = queueRoom / 4
-	// mostOfGraph is the most that a launch of a graph counts: the launch and each memset
-	// and copy in it take a place; kernels take none.
-	mostOfGraph = queueRoom / 4
+	// mostOfCall is the most that a call counts. A launch of a graph counts the launch and each memset
+	// and copy in it; kernels in it take no place.
+	mostOfCall = queueRoom / 4
 	// mostReserved is how much room calls may reserve that wait for room in other queues. The
 	// rest is for those that do not.
 	mostReserved = queueRoom / 4
 	// prefetchPlaces is what a prefetch of managed memory of any size counts: the driver's
 	// queue takes 56 of them.
 	prefetchPlaces = queueRoom / 48
-	// rawPlaces is what a call of EnqueueRaw counts: more than a call of a library enqueues,
+	// rawPlaces is what a call of EnqueueRaw counts that does not tell: more than most functions of libraries enqueue,
 	// and little enough for many calls to be pending.
 	rawPlaces = queueRoom / 32
 )

@@ -222,12 +222,12 @@ func TestUsersStay(t *testing.T) {
 // with graphs inside of it takes: these may have any number of nodes.
 func TestGraphPlaces(t *testing.T) {
 	for want, i := range map[int]rt.Instantiation{
-		1:               {Nodes: 1000, Kernels: 1000},
-		4:               {Nodes: 5, Kernels: 2},
-		mostOfGraph - 1: {Nodes: mostOfGraph - 2},
-		mostOfGraph:     {Nodes: 1, Kernels: 0, Graphs: 1},
+		1:              {Nodes: 1000, Kernels: 1000},
+		4:              {Nodes: 5, Kernels: 2},
+		mostOfCall - 1: {Nodes: mostOfCall - 2},
+		mostOfCall:     {Nodes: 1, Kernels: 0, Graphs: 1},
 	} {
 		assert.Equal(t, want, graphPlaces(&i), "%+v", i)
 	}
-	assert.Equal(t, mostOfGraph, graphPlaces(&rt.Instantiation{Nodes: 5000}))
+	assert.Equal(t, mostOfCall, graphPlaces(&rt.Instantiation{Nodes: 5000}))
 }

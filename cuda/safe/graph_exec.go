@@ -171,9 +171,9 @@ func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags d
 // node may have any number of nodes.
 func graphPlaces(i *rt.Instantiation) int {
 	if i.Graphs > 0 {
-		return mostOfGraph
+		return mostOfCall
 	}
-	return int(min(i.Nodes-i.Kernels, mostOfGraph-1)) + 1
+	return int(min(i.Nodes-i.Kernels, mostOfCall-1)) + 1
 }
 
 func (e *execCore) Kind() string { return "GraphExec" }

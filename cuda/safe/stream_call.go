@@ -66,10 +66,14 @@ func EnqueueCalls(w RawWork, prepare func(raw driver.CUstream) []RawCall) (made 
 	if err != nil || !rt.CallsFunctions {
 		return false, err
 	}
+	n, err := places(op, []RawWork{w})
+	if err != nil {
+		return false, err
+	}
 	if rt.InCallback() { // prepare may wait for a lock
 		return false, &Error{Op: op, Err: ErrInCallback}
 	}
-	a := admission{op: op, stream: s, flags: enqueues | unacquired, places: rawPlaces}
+	a := admission{op: op, stream: s, flags: enqueues | unacquired, places: n}
 	if w.Waits {
 		a.flags |= waits
 	}

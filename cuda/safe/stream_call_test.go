@@ -60,6 +60,26 @@ func TestEnqueueCalls(t *testing.T) {
 	}
 }
 
+// TestEnqueueCallsPlaces: calls count as much of the queue as they say.
+func TestEnqueueCallsPlaces(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[uint32](t, x, 1)
+	stick(t, x, s)
+	for places, want := range map[int]int{0: 30, 1: 1, 1000: 240} {
+		before := safe.Pending(s)
+		made, err := safe.EnqueueCalls(safe.RawWork{Stream: s, Places: places, Uses: []safe.Arg{b.Arg()}}, func(raw driver.CUstream) []safe.RawCall {
+			return []safe.RawCall{sets(t, b, 1, raw)}
+		})
+		require.NoError(t, err)
+		assert.True(t, made)
+		assert.Equal(t, want, safe.Pending(s)-before, "Places is %d", places)
+	}
+	made, err := safe.EnqueueCalls(safe.RawWork{Stream: s, Places: -1}, func(driver.CUstream) []safe.RawCall { return nil })
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+	assert.False(t, made)
+}
+
 // TestEnqueueCallsContext: a function may leave another context current.
 func TestEnqueueCallsContext(t *testing.T) {
 	x := open(t, 0)

@@ -17,6 +17,24 @@ type RawWork struct {
 	// first operations. The function must launch no graphs then. Meanwhile it holds up calls on its
 	// streams, but no releases of executables.
 	Waits bool
+	// Places is how many kernels, copies, memsets and graphs the function enqueues on the stream at most. With 0,
+	// the call counts as 30, and with more than 240 as 240: see [Kernel.Launch] on full streams.
+	Places int
+}
+
+// places returns what the work counts, as part of a call on streams.
+func places(op string, on []RawWork) (most int, err error) {
+	for i := range on {
+		n := on[i].Places
+		if n < 0 {
+			return 0, refuse(op, ErrInvalidArgument, "stream %d: Places is %d", i, n)
+		}
+		if n == 0 {
+			n = rawPlaces
+		}
+		most = max(most, min(n, mostOfCall))
+	}
+	return most, nil
 }
 
 // EnqueueRaw calls f, which enqueues work on the stream by other means: functions of
@@ -48,7 +66,7 @@ type RawWork struct {
 // f may wait for work of the stream if no stream captures that work. A call counts as 30
 // operations in the stream's queue: see [Kernel.Launch] on full streams. If f enqueues
 // many more, CUDA may block in f until there is room, and other calls of the process with
-// it; split f.
+// it: tell how many by [RawWork].Places, or split f.
 //
 // EnqueueRaw returns f's error as the Err of an [*Error]. It returns [ErrClosed] if the
 // stream or an object in uses is closed, [ErrContextMismatch] if the stream's device has no
@@ -105,7 +123,11 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 	if len(streams) > 1 {
 		streams = inOrder(slices.Clone(streams))
 	}
-	a := admission{op: op, stream: streams[0], flags: enqueues, places: rawPlaces}
+	n, err := places(op, on)
+	if err != nil {
+		return err
+	}
+	a := admission{op: op, stream: streams[0], flags: enqueues, places: n}
 	if slices.ContainsFunc(on, func(w RawWork) bool { return w.Waits }) {
 		a.flags |= waits
 	}

@@ -44,6 +44,9 @@ func makeCall() *call {
 	return c
 }
 
+// callPlaces is how many kernels and copies cuBLAS enqueues for a call at most: mostly one or two.
+const callPlaces = 8
+
 // newCall returns a call that has its own factors, and is zero otherwise.
 func newCall(h *Handle, s *safe.Stream) (*call, error) {
 	core, err := h.acquire()
@@ -51,7 +54,7 @@ func newCall(h *Handle, s *safe.Stream) (*call, error) {
 		return nil, err
 	}
 	c := calls.Get().(*call)
-	c.core, c.Object, c.Stream, c.Memory = core, core.Object, s, core.size
+	c.core, c.Object, c.Stream, c.Memory, c.Places = core, core.Object, s, core.size, callPlaces
 	return c, nil
 }
 

@@ -96,3 +96,16 @@ func TestOpenBesideStuck(t *testing.T) {
 		})
 	}
 }
+
+// TestManyPending: a stream takes 100 calls before one waits.
+func TestManyPending(t *testing.T) {
+	x := open(t)
+	h, s, b := handle(t, x, blas.Options{}), stream(t, x), buffer(t, x, make([]float32, 16))
+	scale := func() error { return blas.Scal(h, s, 2, blas.Vector[float32]{Buffer: b, N: 16}) }
+	require.NoError(t, scale())
+	drivertest.AllPending(t, 100, func(wait func()) error {
+		_, err := s.LaunchHostFunc(wait)
+		return err
+	}, scale)
+	require.NoError(t, s.Synchronize())
+}

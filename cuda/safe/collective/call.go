@@ -144,6 +144,16 @@ func both(first, second error) error {
 	return second
 }
 
+// places is how many kernels and copies NCCL enqueues for the operation at most. Mostly it is one kernel, and a few
+// where a rank exchanges messages with many others.
+func (k *call) places() int {
+	const most, ranks = 4, 8
+	if k.kind == allToAll || k.kind == gather || k.kind == scatter {
+		return most + k.core.size/ranks
+	}
+	return most
+}
+
 // run enqueues the operations in one group.
 func (b *batch) run(op string) error {
 	b.sort()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
@@ -380,4 +381,19 @@ func TestCapability(t *testing.T) {
 		require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return Broadcast(c, s, b[i], 0) }))
 		w.wait(t)
 	}
+}
+
+// TestManyPending: a stream takes 100 operations before a call waits.
+func TestManyPending(t *testing.T) {
+	needsDouble(t) // one rank is enough for it
+	w := newWorld(t)
+	tell(t, &told.Nothing, 1)
+	s, b := w.streams[0], filled(t, w, 2, func(int, int) float32 { return 1 })[0]
+	sum := func() error { return AllReduce(w.comms[0], s, b, b, Sum) }
+	require.NoError(t, sum())
+	drivertest.AllPending(t, 100, func(wait func()) error {
+		_, err := s.LaunchHostFunc(wait)
+		return err
+	}, sum)
+	require.NoError(t, s.Synchronize())
 }

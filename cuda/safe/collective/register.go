@@ -303,14 +303,16 @@ func (b *batch) list() error {
 		if slices.ContainsFunc(b.on, func(w safe.RawWork) bool { return w.Stream == s }) {
 			continue
 		}
+		n := 0
 		for j := range b.calls[i:] {
 			if k := &b.calls[i+j]; k.stream == s {
+				n += k.places()
 				if err := b.listUses(k, from); err != nil {
 					return err
 				}
 			}
 		}
-		b.on = append(b.on, safe.RawWork{Stream: s, Uses: b.uses[from:], Waits: true})
+		b.on = append(b.on, safe.RawWork{Stream: s, Uses: b.uses[from:], Waits: true, Places: n})
 	}
 	return nil
 }

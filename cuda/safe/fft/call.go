@@ -73,7 +73,7 @@ func run[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], ou
 		return library.Rename(op, err)
 	}
 	c := calls.Get().(*call)
-	c.plan, c.Object, c.Stream, c.Memory = p, p.Object, s, p.made.work
+	c.plan, c.Object, c.Stream, c.Memory, c.Places = p, p.Object, s, p.made.work, p.places
 	c.in, c.out, c.direction, c.handle = a, b, direction, &p.made.forward
 	if direction == cufft.CUFFT_INVERSE && !p.oneHandle() {
 		c.handle = &p.made.inverse

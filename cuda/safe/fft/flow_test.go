@@ -249,6 +249,23 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+// TestManyPending: a stream takes 100 transforms whose kernels are few before a call waits.
+func TestManyPending(t *testing.T) {
+	x := open(t)
+	s := stream(t, x)
+	for _, n := range []int{8, 210} {
+		p, err := fft.New[complex64, complex64](x, fft.Shape{N: []int{n}}, fft.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		b := buffer(t, x, make([]complex64, n))
+		require.NoError(t, p.Forward(s, b, b))
+		drivertest.AllPending(t, 100, func(wait func()) error {
+			_, err := s.LaunchHostFunc(wait)
+			return err
+		}, func() error { return p.Forward(s, b, b) })
+	}
+}
+
 // heldBack returns a function that waits for the context's work, and then holds back what comes next on the stream late, until
 // it is called again: the double of the kernel that scales is of Go, and would count if it ran meanwhile.
 func heldBack(t *testing.T, x *safe.Context, late *safe.Stream) (idle func() error) {

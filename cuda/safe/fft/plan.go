@@ -29,8 +29,9 @@ type Plan[I Number, O Complex] struct {
 type plan struct {
 	*library.Object
 	problem
-	shape Shape
-	made  *made
+	shape  Shape
+	made   *made
+	places int // of a stream's queue that a call takes at most, 0 if that is not known
 }
 
 // made is what cuFFT and the driver have created. It knows nothing of the Plan, which the
@@ -87,7 +88,23 @@ func newPlan(x *safe.Context, p *problem, s Shape) (*plan, error) {
 		return nil, err
 	}
 	s.N = append([]int(nil), s.N...)
-	return &plan{object, *p, s, m}, nil
+	return &plan{object, *p, s, m, places(s.N)}, nil
+}
+
+// places returns how many kernels cuFFT launches at most, and one that scales: a few for each length that has no prime
+// factor above 7. Others take more, by convolutions, and it returns 0.
+func places(lengths []int) int {
+	for _, n := range lengths {
+		for _, prime := range [...]int{2, 3, 5, 7} {
+			for n%prime == 0 {
+				n /= prime
+			}
+		}
+		if n > 1 {
+			return 0
+		}
+	}
+	return 5*len(lengths) + 1
 }
 
 // create creates all that a plan needs, or nothing.

@@ -32,6 +32,8 @@ type Call struct {
 	Stream *safe.Stream
 	// Memory is the size of the workspace of Do in bytes.
 	Memory int
+	// Places is how many kernels, copies and memsets the work is at most, 0 if that is not known: see [safe.RawWork].
+	Places int
 	// Uses lists what the work uses, as [safe.Stream.EnqueueRaw] takes it.
 	Uses []safe.Arg
 	// Do enqueues the work: see [safe.Stream.EnqueueRaw] for what it may do. The Object is
@@ -55,7 +57,7 @@ type Call struct {
 	capture uint64 // in which space may be used
 	raw     driver.CUstream
 	moved   bool // the stream is in another capture, or in none
-	enqueue func(driver.CUstream) error
+	enqueue func() error
 	of      *Call // whose function enqueue is, and whose call is busy: not that of a copy
 	busy    bool
 }
@@ -77,7 +79,7 @@ func (c *Call) Reset() {
 		return
 	}
 	clear(c.Uses)
-	c.Object, c.Stream, c.Memory, c.Uses, c.NoHandle = nil, nil, 0, c.Uses[:0], false // Submit sets the rest
+	c.Object, c.Stream, c.Memory, c.Places, c.Uses, c.NoHandle = nil, nil, 0, 0, c.Uses[:0], false // Submit sets the rest
 }
 
 // Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
@@ -157,12 +159,16 @@ func (c *Call) try(core *core) (err error) {
 			return err
 		}
 	}
-	return c.Stream.EnqueueRaw(c.enqueue, c.uses...)
+	return safe.EnqueueRaw(c.enqueue, c.work())
+}
+
+func (c *Call) work() safe.RawWork {
+	return safe.RawWork{Stream: c.Stream, Uses: c.uses, Places: c.Places}
 }
 
 // call makes the calls that Prepare returns, if there are any.
 func (c *Call) call() (made bool, err error) {
-	made, err = safe.EnqueueCalls(safe.RawWork{Stream: c.Stream, Uses: c.uses}, c.prepare)
+	made, err = safe.EnqueueCalls(c.work(), c.prepare)
 	if !c.prepared {
 		return made, err
 	}
@@ -216,7 +222,8 @@ func (c *Call) move(core *core) (err error) {
 var errMoved = errors.New("the stream is in another capture")
 
 // run is called while the stream's captures neither begin nor end.
-func (c *Call) run(raw driver.CUstream) error {
+func (c *Call) run() error {
+	raw := c.Stream.Raw()
 	capture, err := c.captureOf(raw)
 	if err != nil {
 		return err

@@ -205,6 +205,9 @@ func (c *call) called(made bool) (err error) {
 	return err
 }
 
+// callPlaces is how many kernels and copies a call enqueues at most: mostly it is one kernel.
+const callPlaces = 8
+
 // fill enqueues a call that fills b.
 func fill[T any](g *Generator, op string, s *safe.Stream, b *safe.Buffer[T], d *distribution, with parameters) error {
 	if g == nil || g.object == nil {
@@ -212,7 +215,7 @@ func fill[T any](g *Generator, op string, s *safe.Stream, b *safe.Buffer[T], d *
 	}
 	c := calls.Get().(*call)
 	c.distribution, c.with, c.state = d, with, g.state
-	c.Object, c.Stream, c.NoHandle = g.object, s, true // run has a lock of its own
+	c.Object, c.Stream, c.Places, c.NoHandle = g.object, s, callPlaces, true // run has a lock of its own
 	c.Uses = append(c.Uses, b.Arg())
 	err := c.plan(b.Raw(), uint64(b.Len()), b.Size())
 	switch {

@@ -417,3 +417,17 @@ func TestOutOfMemory(t *testing.T) {
 		})
 	}
 }
+
+// TestManyPending: a stream takes 100 calls before one waits.
+func TestManyPending(t *testing.T) {
+	x := open(t)
+	s, g := stream(t, x), generator(t, x, random.Philox, random.Options{})
+	b := buffer[float32](t, x, 64)
+	draw := func() error { return random.Uniform(g, s, b) }
+	require.NoError(t, draw())
+	drivertest.AllPending(t, 100, func(wait func()) error {
+		_, err := s.LaunchHostFunc(wait)
+		return err
+	}, draw)
+	require.NoError(t, s.Synchronize())
+}
