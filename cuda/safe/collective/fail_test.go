@@ -354,11 +354,12 @@ func TestOpenEnds(t *testing.T) {
 	needsDouble(t)
 	tell(t, &told.HangsInit, 1)
 	contexts := open(t, 2)
+	before := told.get(&told.Live) // dropped by other tests, and not yet collected
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	_, err := Open(ctx, contexts...)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+	assert.Eventually(t, func() bool { return told.get(&told.Live) <= before }, time.Minute, time.Millisecond)
 }
 
 func TestOpenFails(t *testing.T) {
