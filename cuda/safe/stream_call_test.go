@@ -302,3 +302,22 @@ func TestEnqueueCallsExcludes(t *testing.T) {
 	require.NoError(t, <-began)
 	<-enqueued // which the capture may have refused
 }
+
+// TestEnqueueCallsAgain: calls that are used again tell what the last call has made.
+func TestEnqueueCallsAgain(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[uint32](t, x, 1)
+	var calls [2]safe.RawCall
+	enqueue := func() {
+		made, err := safe.EnqueueCalls(safe.RawWork{Stream: s, Uses: []safe.Arg{b.Arg()}}, func(driver.CUstream) []safe.RawCall { return calls[:] })
+		require.NoError(t, err)
+		require.True(t, made)
+	}
+	calls = [...]safe.RawCall{sets(t, b, 1, s.Raw()), sets(t, b, 2, s.Raw())}
+	enqueue()
+	require.True(t, calls[1].Made)
+	calls[0].Args[2] = math.MaxUint32
+	enqueue()
+	assert.NotZero(t, calls[0].Result)
+	assert.False(t, calls[1].Made)
+}

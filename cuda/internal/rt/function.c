@@ -29,7 +29,6 @@ static void call(struct rt_function *f)
 
 	memcpy(floats, f->floats, sizeof floats); /* a float is in the lower half */
 	f->result = ((any)f->address)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], floats[0], floats[1]);
-	f->made = 1;
 }
 
 CUresult rt_call_functions(unsigned char *calls, unsigned char *functions)
@@ -44,7 +43,8 @@ CUresult rt_call_functions(unsigned char *calls, unsigned char *functions)
 		return r;
 	if (!(r = rt_check_capturing((CUstream)c->stream))) {
 		for (unsigned i = 0; i < c->n; i++) {
-			if (failed && !f[i].always)
+			f[i].made = !failed || f[i].always; /* it may be used again */
+			if (!f[i].made)
 				continue;
 			call(&f[i]);
 			failed |= f[i].result;

@@ -2,6 +2,7 @@ package library
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -44,15 +45,18 @@ type Call struct {
 	// Prepare, which may be nil, returns calls of C functions that do all that Do would: see
 	// [safe.EnqueueCalls], which takes the place of EnqueueRaw then. Outside of captures, Prepare gets its turn first; if it
 	// returns none, Do has to enqueue the work. Called follows when they were made, or could not be made, and
-	// returns the error. The Object is locked from Prepare to Called, so that neither may call it.
+	// returns the error. The Object is locked from Prepare to Called, and calls on other streams may wait for it: so neither
+	// may wait, or use packages safe and library, but for [Object.Close].
 	Prepare func(Place) []safe.RawCall
 	Called  func(made bool) error
 
 	prepare  func(driver.CUstream) []safe.RawCall
-	prepared bool // by Prepare, and not yet Called
-	handle   int  // that is locked
+	prepared bool        // by Prepare, and not yet Called
+	locked   *sync.Mutex // until Called, or nil
 
-	uses    []safe.Arg // Uses, and what Submit adds: the room behind Uses may be others', too
+	core    *core        // of Object as Submit found it: the functions may change the fields above
+	stream  *safe.Stream // Stream, likewise
+	uses    []safe.Arg   // Uses, and what Submit adds: the room behind Uses may be others', too
 	space   *workspace
 	capture uint64 // in which space may be used
 	raw     driver.CUstream
@@ -79,7 +83,8 @@ func (c *Call) Reset() {
 		return
 	}
 	clear(c.Uses)
-	c.Object, c.Stream, c.Memory, c.Places, c.Uses, c.NoHandle = nil, nil, 0, 0, c.Uses[:0], false // Submit sets the rest
+	c.Object, c.Stream, c.Memory, c.Places, c.Uses, c.NoHandle = nil, nil, 0, 0, c.Uses[:0], false
+	c.core, c.stream, c.space = nil, nil, nil // in a copy from within Submit, which sets the rest
 }
 
 // Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
@@ -114,12 +119,13 @@ func (c *Call) Submit() error {
 
 // end is the end of Submit, after which the call keeps nothing alive.
 func (c *Call) end() {
-	c.busy = false
+	c.busy, c.core, c.stream = false, nil, nil
 	clear(c.uses[:cap(c.uses)])
 }
 
 // submit tries until the call has the memory of the capture that the stream is in.
 func (c *Call) submit(core *core) error {
+	c.core, c.stream = core, c.Stream
 	if err := c.first(core); err != nil {
 		return err
 	}
@@ -163,7 +169,7 @@ func (c *Call) try(core *core) (err error) {
 }
 
 func (c *Call) work() safe.RawWork {
-	return safe.RawWork{Stream: c.Stream, Uses: c.uses, Places: c.Places}
+	return safe.RawWork{Stream: c.stream, Uses: c.uses, Places: c.Places}
 }
 
 // call makes the calls that Prepare returns, if there are any.
@@ -172,8 +178,9 @@ func (c *Call) call() (made bool, err error) {
 	if !c.prepared {
 		return made, err
 	}
-	c.prepared = false
-	defer c.unlock()
+	locked := c.locked
+	c.prepared, c.locked = false, nil
+	defer unlock(locked)
 	if failed := c.Called(made); failed != nil {
 		err = failed
 	}
@@ -182,10 +189,12 @@ func (c *Call) call() (made bool, err error) {
 
 // calls is called while the stream's captures neither begin nor end. It locks the Object if it returns calls.
 func (c *Call) calls(raw driver.CUstream) (list []safe.RawCall) {
-	p := c.place(raw)
+	p, locked := c.place(raw)
 	defer func() {
-		if c.prepared = len(list) > 0; !c.prepared { // also if Prepare panics
-			c.unlock()
+		if c.prepared = len(list) > 0; c.prepared {
+			c.locked = locked
+		} else { // also if Prepare panics
+			unlock(locked)
 		}
 	}()
 	return c.Prepare(p)
@@ -195,12 +204,12 @@ func (c *Call) calls(raw driver.CUstream) (list []safe.RawCall) {
 func (c *Call) first(core *core) error {
 	c.space, c.capture = nil, 0
 	if c.Memory > 0 {
-		if c.space = core.spaces.last(c.Stream, c.Memory); c.space != nil {
+		if c.space = core.spaces.last(c.stream, c.Memory); c.space != nil {
 			c.capture = c.space.capture
 			return nil
 		}
 	}
-	return c.Object.Matches(c.Stream)
+	return c.Object.Matches(c.stream)
 }
 
 // move takes memory for the capture that the stream is in.
@@ -208,11 +217,11 @@ func (c *Call) move(core *core) (err error) {
 	if c.Memory == 0 {
 		return nil
 	}
-	if err := c.Object.Acquire(); err != nil { // or the workspaces might end
-		return err
+	if !core.Acquire() { // or the workspaces might end
+		return safe.ErrClosed
 	}
 	defer core.Release()
-	c.space, err = core.spaces.take(c.Stream, c.raw, c.capture, c.Memory)
+	c.space, err = core.spaces.take(c.stream, c.raw, c.capture, c.Memory)
 	if errors.Is(err, safe.ErrCapturing) && c.capture == 0 {
 		c.space, err = nil, nil // it has begun meanwhile: ask again
 	}
@@ -223,7 +232,7 @@ var errMoved = errors.New("the stream is in another capture")
 
 // run is called while the stream's captures neither begin nor end.
 func (c *Call) run() error {
-	raw := c.Stream.Raw()
+	raw := c.stream.Raw()
 	capture, err := c.captureOf(raw)
 	if err != nil {
 		return err
@@ -232,28 +241,28 @@ func (c *Call) run() error {
 		c.capture, c.raw, c.moved = capture, raw, true
 		return errMoved
 	}
-	p := c.place(raw)
-	defer c.unlock()
+	p, locked := c.place(raw)
+	defer unlock(locked)
 	p.Capture = capture
 	return c.Do(p)
 }
 
 // place returns where the call works, and locks the Object until unlock.
-func (c *Call) place(raw driver.CUstream) Place {
-	p := Place{Stream: raw}
+func (c *Call) place(raw driver.CUstream) (p Place, locked *sync.Mutex) {
+	p.Stream = raw
 	if c.space != nil {
 		p.Memory, p.Size, p.Space = c.space.address, c.space.size, c.space.number
 	}
 	if !c.NoHandle {
-		c.handle = c.Object.core.lock(p.Space)
+		p.Handle = c.core.lock(p.Space)
+		locked = &c.core.handles[p.Handle]
 	}
-	p.Handle = c.handle
-	return p
+	return p, locked
 }
 
-func (c *Call) unlock() {
-	if !c.NoHandle {
-		c.Object.core.handles[c.handle].Unlock()
+func unlock(locked *sync.Mutex) {
+	if locked != nil {
+		locked.Unlock()
 	}
 }
 

@@ -96,3 +96,85 @@ func TestReset(t *testing.T) {
 		}
 	}
 }
+
+// TestChangedCall: a function that changes its Call leaves nothing locked, and its work stays where its workspace is.
+func TestChangedCall(t *testing.T) {
+	x := open(t)
+	s, other := stream(t, x), stream(t, x)
+	b := words(t, x)
+	beside := newObject(t, x, counted(new(counts)))
+	for name, change := range map[string]func(c *library.Call){
+		"no Object":    func(c *library.Call) { c.Object = nil },
+		"other Object": func(c *library.Call) { c.Object = beside },
+		"NoHandle":     func(c *library.Call) { c.NoHandle = !c.NoHandle },
+		"Stream":       func(c *library.Call) { c.Stream = other },
+		"everything":   func(c *library.Call) { *c = library.Call{} },
+	} {
+		for _, at := range []string{"Do", "Prepare", "Called"} {
+			for _, no := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s in %s, NoHandle %v", name, at, no), func(t *testing.T) {
+					o := newObject(t, x, counted(new(counts)))
+					c, _ := prepared(t, o, b)
+					require.NoError(t, submit(c, s, b))
+					prepare, called := c.Prepare, c.Called
+					c.NoHandle = no
+					c.Prepare = func(p library.Place) []safe.RawCall {
+						calls := prepare(p)
+						if at == "Prepare" {
+							change(c)
+						}
+						if at != "Called" {
+							return nil
+						}
+						return calls
+					}
+					c.Called = func(made bool) error {
+						if at == "Called" {
+							change(c)
+						}
+						return called(made)
+					}
+					c.Do = func(p library.Place) error {
+						assert.Equal(t, s.Raw(), p.Stream)
+						if at == "Do" {
+							change(c)
+						}
+						return nil
+					}
+					err := submit(c, s, b)
+					if at == "Prepare" && name == "everything" { // Do, too
+						assert.Error(t, err)
+					} else {
+						assert.NoError(t, err)
+					}
+					for _, o := range []*library.Object{o, beside} {
+						require.NoError(t, o.Enqueue(s, 100, nothing))
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestHandleOfNone: a Call that locks no handle gets no number of one, whichever it had before.
+func TestHandleOfNone(t *testing.T) {
+	x := open(t)
+	s := stream(t, x)
+	options := counted(new(counts))
+	options.Handles = 2
+	c := library.Call{Object: newObject(t, x, options), Stream: s, Memory: 100}
+	var got int
+	c.Do = func(p library.Place) error { got = p.Handle; return nil }
+	for range 2 { // a workspace's number selects the handle
+		require.NoError(t, c.Submit())
+		if got == 1 {
+			break
+		}
+		c.Memory *= 1000
+	}
+	require.Equal(t, 1, got)
+	c.Reset()
+	c.Object, c.Stream, c.NoHandle = newObject(t, x, counted(new(counts))), s, true
+	require.NoError(t, c.Submit())
+	assert.Zero(t, got)
+}

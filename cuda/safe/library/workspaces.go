@@ -293,7 +293,7 @@ func (w *workspace) capturing() bool {
 // captureOf returns the ID of the capture that the stream takes part in, or 0. It is for
 // functions that enqueue work, when no capture begins or ends.
 func (c *Call) captureOf(raw driver.CUstream) (uint64, error) {
-	status, err := c.Stream.CaptureStatus()
+	status, err := c.stream.CaptureStatus()
 	if err != nil { // the stream is being closed, or CUDA has returned an error
 		err = driver.CuStreamIsCapturing(raw, &status)
 	}
