@@ -113,6 +113,7 @@ func printOnce(t *testing.T, i int) {
 // TestSimBlockingWaitPrints: a wait of the driver's, which prints, is made in any case.
 func TestSimBlockingWaitPrints(t *testing.T) {
 	needsSimulated(t)
+	startClean(t) // the destruction of what tests before have closed makes such calls, too
 	x := open(t, 0)
 	s, b, g := stream(t, x), buffer[byte](t, x, 1<<20), newGate(t, x)
 	for _, test := range []struct {

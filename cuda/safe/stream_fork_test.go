@@ -412,6 +412,7 @@ func TestForkAgain(t *testing.T) {
 	if onGPU {
 		t.Skip("counts calls of the simulated driver")
 	}
+	startClean(t) // what tests before have left creates streams, too
 	x := open(t, 0)
 	g, b := newGate(t, x), buffer[int32](t, x, 10)
 	least, greatest := priorities(t, x)

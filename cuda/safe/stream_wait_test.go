@@ -112,6 +112,7 @@ func TestWaitOrder(t *testing.T) {
 // stream remembers long waits only until the next short one.
 func TestShortWait(t *testing.T) {
 	needsSimulated(t)
+	startClean(t) // the destruction of what tests before have closed makes such calls, too
 	x := open(t, 0)
 	for _, c := range []struct {
 		name             string
