@@ -144,14 +144,18 @@ func both(first, second error) error {
 	return second
 }
 
-// places is how many kernels and copies NCCL enqueues for the operation at most. Mostly it is one kernel, and a few
-// where a rank exchanges messages with many others.
+// groupPlaces is what a group, or a single operation, takes of a stream's queue beside the places of its operations. NCCL
+// makes mostly one kernel of it. More operations than needed to keep a GPU busy do not become pending, as an abort takes
+// milliseconds for each.
+const groupPlaces = 7
+
+// places is how many kernels NCCL adds to a group for the operation at most. One with messages to many ranks may take
+// several.
 func (k *call) places() int {
-	const most, ranks = 4, 8
 	if k.kind == allToAll || k.kind == gather || k.kind == scatter {
-		return most + k.core.size/ranks
+		return 1 + k.core.size/8
 	}
-	return most
+	return 1
 }
 
 // run enqueues the operations in one group.

@@ -303,16 +303,16 @@ func (b *batch) list() error {
 		if slices.ContainsFunc(b.on, func(w safe.RawWork) bool { return w.Stream == s }) {
 			continue
 		}
-		n := 0
+		places := groupPlaces
 		for j := range b.calls[i:] {
 			if k := &b.calls[i+j]; k.stream == s {
-				n += k.places()
+				places += k.places()
 				if err := b.listUses(k, from); err != nil {
 					return err
 				}
 			}
 		}
-		b.on = append(b.on, safe.RawWork{Stream: s, Uses: b.uses[from:], Waits: true, Places: n})
+		b.on = append(b.on, safe.RawWork{Stream: s, Uses: b.uses[from:], Waits: true, Places: places})
 	}
 	return nil
 }
