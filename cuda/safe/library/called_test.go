@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/library"
 	"github.com/stretchr/testify/assert"
@@ -73,25 +74,27 @@ func TestReset(t *testing.T) {
 	for name, options := range map[string]library.Options{"retained": {}, "CallsOnly": {CallsOnly: true}} {
 		for _, memory := range []int{0, 100} {
 			t.Run(fmt.Sprintf("%s, %d bytes", name, memory), func(t *testing.T) {
-				old, err := safe.Open(0)
-				require.NoError(t, err)
-				defer old.Close()
-				options.Create, options.Destroy = func() error { return nil }, func() error { return nil }
-				o, err := library.New(old, options)
-				require.NoError(t, err)
-				require.NoError(t, driver.CuDevicePrimaryCtxReset(old.Device().Raw()))
-				x, err := safe.Open(0)
-				require.NoError(t, err)
-				assert.False(t, x.Equal(old))
-				s, err := safe.NewStream(x)
-				require.NoError(t, err)
-				assert.True(t, x.Equal(s.Context()))
-				assert.ErrorIs(t, o.Enqueue(s, memory, func(library.Place) error {
-					t.Error("the library was called")
-					return nil
-				}), safe.ErrReset)
-				require.NoError(t, errors.Join(s.Close(), x.Close()))
-				_ = o.Close() // tells of the reset, perhaps
+				drivertest.InChild(t, func(t *testing.T) { // a raw reset must not meet the destruction of other objects
+					old, err := safe.Open(0)
+					require.NoError(t, err)
+					defer old.Close()
+					options.Create, options.Destroy = func() error { return nil }, func() error { return nil }
+					o, err := library.New(old, options)
+					require.NoError(t, err)
+					require.NoError(t, driver.CuDevicePrimaryCtxReset(old.Device().Raw()))
+					x, err := safe.Open(0)
+					require.NoError(t, err)
+					assert.False(t, x.Equal(old))
+					s, err := safe.NewStream(x)
+					require.NoError(t, err)
+					assert.True(t, x.Equal(s.Context()))
+					assert.ErrorIs(t, o.Enqueue(s, memory, func(library.Place) error {
+						t.Error("the library was called")
+						return nil
+					}), safe.ErrReset)
+					require.NoError(t, errors.Join(s.Close(), x.Close()))
+					_ = o.Close() // tells of the reset, perhaps
+				})
 			})
 		}
 	}
