@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -250,18 +249,12 @@ func TestEvents(t *testing.T) {
 // TestReset: a reset of the primary context is detected, and closing old objects
 // afterwards affects no new ones.
 func TestReset(t *testing.T) {
-	drivertest.InChild(t, func(t *testing.T) { // a raw reset must not meet the destruction of other objects
-		x, err := safe.Open(0)
-		require.NoError(t, err)
-		if err := driver.Find("cuCtxGetId"); err != nil {
-			require.NoError(t, x.Close())
-			t.Skip("the driver does not tell the context's id: ", err)
-		}
+	resetting(t, func(t *testing.T, x *safe.Context) {
 		s, err := safe.NewStream(x)
 		require.NoError(t, err)
 		b, err := safe.NewBuffer[int32](x, 10)
 		require.NoError(t, err)
-		require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
+		reset(t, x)
 		_, err = safe.NewStream(x)
 		assert.ErrorIs(t, err, safe.ErrReset)
 		y, err := safe.Open(0)
@@ -270,9 +263,11 @@ func TestReset(t *testing.T) {
 		assert.ErrorIs(t, err, safe.ErrReset)
 		assert.NoError(t, b.Close())
 		assert.NoError(t, s.Close())
-		stream(t, y)
-		t.Cleanup(func() { assert.NoError(t, y.Close()) })
+		later, err := safe.NewStream(y)
+		require.NoError(t, err)
 		assert.NoError(t, x.Close())
+		assert.NoError(t, later.Close())
+		assert.NoError(t, y.Close())
 		if !onGPU {
 			assert.Positive(t, simulated.Lost(), "it was a reset")
 		}

@@ -66,7 +66,7 @@ func EnqueueCalls(w RawWork, prepare func(raw driver.CUstream) []RawCall) (made 
 	if err != nil || !rt.CallsFunctions {
 		return false, err
 	}
-	n, err := places(op, []RawWork{w})
+	n, err := w.places(op, 0)
 	if err != nil {
 		return false, err
 	}

@@ -22,19 +22,16 @@ type RawWork struct {
 	Places int
 }
 
-// places returns what the work counts, as part of a call on streams.
-func places(op string, on []RawWork) (most int, err error) {
-	for i := range on {
-		n := on[i].Places
-		if n < 0 {
-			return 0, refuse(op, ErrInvalidArgument, "stream %d: Places is %d", i, n)
-		}
-		if n == 0 {
-			n = rawPlaces
-		}
-		most = max(most, min(n, mostOfCall))
+// places returns what the work on stream i of a call counts.
+func (w *RawWork) places(op string, i int) (int, error) {
+	switch n := w.Places; {
+	case n < 0:
+		return 0, refuse(op, ErrInvalidArgument, "stream %d: Places is %d", i, n)
+	case n == 0:
+		return rawPlaces, nil
+	default:
+		return min(n, mostOfCall), nil
 	}
-	return most, nil
 }
 
 // EnqueueRaw calls f, which enqueues work on the stream by other means: functions of
@@ -123,13 +120,16 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 	if len(streams) > 1 {
 		streams = inOrder(slices.Clone(streams))
 	}
-	n, err := places(op, on)
-	if err != nil {
-		return err
-	}
-	a := admission{op: op, stream: streams[0], flags: enqueues, places: n}
-	if slices.ContainsFunc(on, func(w RawWork) bool { return w.Waits }) {
-		a.flags |= waits
+	a := admission{op: op, stream: streams[0], flags: enqueues}
+	for i := range on {
+		n, err := on[i].places(op, i)
+		if err != nil {
+			return err
+		}
+		a.places = max(a.places, n)
+		if on[i].Waits {
+			a.flags |= waits
+		}
 	}
 	if err := a.admitAll(streams); err != nil {
 		return err

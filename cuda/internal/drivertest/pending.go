@@ -7,15 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// AllPending makes calls of f, which enqueue work on a stream, and fails the test if one of them waits for room. hold
-// enqueues a host function before them, which waits for their end.
-func AllPending(t testing.TB, calls int, hold func(wait func()) error, f func() error) {
+// AllPending makes 100 calls of f, which enqueue work on a stream, after a first one that may take longer. It fails the test
+// if one of the 100 waits for room. launch enqueues a host function before them, which waits for their end.
+func AllPending[F any](t testing.TB, launch func(func()) (F, error), f func() error) {
 	t.Helper()
+	require.NoError(t, f())
 	released := make(chan struct{})
-	require.NoError(t, hold(func() { <-released }))
+	_, err := launch(func() { <-released })
+	require.NoError(t, err)
 	over := make(chan error, 1)
 	go func() {
-		for range calls {
+		for range 100 {
 			if err := f(); err != nil {
 				over <- err
 				return
@@ -24,7 +26,7 @@ func AllPending(t testing.TB, calls int, hold func(wait func()) error, f func() 
 		over <- nil
 	}()
 	timer := time.AfterFunc(time.Minute, func() { close(released) })
-	err := <-over
+	err = <-over
 	require.True(t, timer.Stop(), "a call waits for room")
 	close(released)
 	require.NoError(t, err)

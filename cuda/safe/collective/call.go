@@ -144,9 +144,9 @@ func both(first, second error) error {
 	return second
 }
 
-// groupPlaces is what a group, or a single operation, takes of a stream's queue beside the places of its operations. NCCL
-// makes mostly one kernel of it. More operations than needed to keep a GPU busy do not become pending, as an abort takes
-// milliseconds for each.
+// groupPlaces is what a group, or a single operation, takes of a stream's queue beside the places of its operations. It is
+// more than NCCL needs, which mostly makes one kernel of a group: an abort takes milliseconds for each pending operation, so no
+// more of them become pending than keep a GPU busy.
 const groupPlaces = 7
 
 // places is how many kernels NCCL adds to a group for the operation at most. One with messages to many ranks may take

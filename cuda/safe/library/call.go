@@ -107,14 +107,14 @@ func (c *Call) Submit() error {
 	}
 	c.busy = true
 	defer c.end()
-	if c.Object.core.resource != nil { // which work retains
-		return c.submit(c.Object.core)
+	core := c.Object.core
+	if core.resource == nil { // which work retains
+		if err := c.Object.Acquire(); err != nil {
+			return err
+		}
+		defer core.Release()
 	}
-	if err := c.Object.Acquire(); err != nil {
-		return err
-	}
-	defer c.Object.core.Release()
-	return c.submit(c.Object.core)
+	return c.submit(core)
 }
 
 // end is the end of Submit, after which the call keeps nothing alive.
