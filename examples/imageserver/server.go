@@ -139,7 +139,10 @@ func (s *service) blurred(ctx context.Context, sent []byte) ([]byte, error) {
 		return nil, ctx.Err()
 	}
 	picture, _, err := image.Decode(&until{ctx, bytes.NewReader(sent)})
-	if err != nil {
+	switch {
+	case ctx.Err() != nil: // which image.Decode calls an unknown format, where it reads the first bytes
+		return nil, ctx.Err()
+	case err != nil:
 		return nil, err
 	}
 	blurred, err := s.filter.Blur(ctx, picture)

@@ -359,6 +359,19 @@ func TestPlaces(t *testing.T) {
 	assert.ErrorIs(t, err, errTooLarge, "found before it waits")
 }
 
+// TestEnded: a request that ends once it has a place is not called a damaged picture.
+func TestEnded(t *testing.T) {
+	s := newService(t, 1, time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	body := asPNG(t, picture(10, 10, 1))
+	for range 50 { // a free place and the end are both there: half of them get the place
+		_, err := s.blurred(ctx, body)
+		assert.ErrorIs(t, err, context.Canceled)
+	}
+	assert.Empty(t, s.places)
+}
+
 // TestShutdown: a server that is told to end takes no more requests, and answers the one in
 // progress.
 func TestShutdown(t *testing.T) {
