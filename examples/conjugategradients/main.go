@@ -21,6 +21,9 @@ import (
 func main() {
 	edge := flag.Int("edge", 256, "the grid has edge * edge points")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("conjugategradients: unexpected argument %q", flag.Arg(0))
+	}
 	a := poisson(*edge)
 	b := slices.Repeat([]float64{1}, len(a.first)-1)
 

@@ -26,6 +26,9 @@ func main() {
 	width := flag.Int("width", 960, "width of the picture in `pixels`")
 	height := flag.Int("height", 540, "height of the picture in `pixels`")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("mandelbrot: unexpected argument %q", flag.Arg(0))
+	}
 	if min(*width, *height) < 1 || max(*width, *height) > 32768 {
 		log.Fatal("mandelbrot: -width and -height must be from 1 to 32768")
 	}

@@ -42,6 +42,9 @@ func main() {
 	flag.BoolVar(&o.bench, "bench", false, "print the time of a step for 256, 512 and 1024 cells along an edge")
 	flag.StringVar(&o.tensors, "tensors", "", "with -bench, write the tensors into this `folder`, for the programs in testdata")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("micromagnetics: unexpected argument %q", flag.Arg(0))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {

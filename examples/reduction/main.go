@@ -21,6 +21,9 @@ import (
 func main() {
 	n := flag.Int("n", 1<<24, "how many values, at least 1")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("reduction: unexpected argument %q", flag.Arg(0))
+	}
 	values := make([]float32, max(*n, 1))
 	for i := range values {
 		values[i] = rand.Float32()

@@ -38,6 +38,9 @@ func main() {
 	flag.IntVar(&o.gpus, "gpus", 1, "number of GPUs of this process")
 	flag.StringVar(&o.file, "o", "loss.png", "write the plot to this `file`")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("train: unexpected argument %q", flag.Arg(0))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {
