@@ -114,9 +114,9 @@ func (s *contextState) forgetPeer(other *contextState, enabled bool) (forgotten 
 // not the one that the program has opened, which the garbage collector must be able to
 // find dropped: it is usable as long as that is open, or any object made in it.
 
-// Context returns the context of the stream, or nil if s is nil. It is usable as long as
-// the stream is open, even if the [Context] that the stream was made in has been closed.
-// Its own Close does nothing. Compare contexts by [Context.Raw].
+// Context returns the context of the stream, or nil if s is nil. It is usable as long as the stream is open, even if
+// the [Context] that the stream was made in has been closed. Its own Close does nothing. Compare contexts by
+// [Context.Equal].
 func (s *Stream) Context() *Context {
 	if s == nil || s.core == nil {
 		return nil

@@ -15,11 +15,11 @@
 //
 // # Streams and memory
 //
-// A [Context] holds every other object of a device. A [Module] holds kernels, which nvcc
-// or another compiler has compiled to PTX or to a cubin. A [Kernel] is launched on a
-// [Stream], with arguments made by [Val], [Buffer.Arg] and [Pinned.Arg]. Work on one
-// stream runs in order. Work on different streams runs concurrently unless
-// [Stream.WaitStream], [Stream.Fork] or an [Event] orders it.
+// A [Context] holds every other object of a device. A [Module] holds kernels that nvcc, package
+// compile or another compiler has compiled to PTX or to a cubin. Launch a [Kernel] on a [Stream],
+// with arguments from [Val], [Buffer.Arg] and [Pinned.Arg]. Work on one stream runs in order. Work
+// on different streams may run concurrently unless [Stream.WaitStream], [Stream.Fork] or an
+// [Event] orders it.
 //
 // A [Buffer] is device memory. A [Pinned] is page-locked host memory that devices can
 // access. Methods with Async in their name enqueue work on a stream and return; their
@@ -30,14 +30,13 @@
 // [ReserveAddress] is for memory that grows in place, [NewLinker] for linking several
 // pieces of code.
 //
-// [Stream.Wait] and [Event.Wait] take a [context.Context] and block the goroutine without
-// blocking a thread. If the wait is canceled, the work goes on, and the memory it uses
-// stays allocated. [Enqueue] and [Stream.Completion] return a [Future]. [Stream.Scope]
-// lends Go memory to a stream. [Stream.AddCallback] and [Stream.LaunchHostFunc] call a Go
-// function once earlier work has completed. [Stream.Capture] makes a [Graph] of work that
-// runs repeatedly. Kernels on streams of a [GreenContext] run on a part of the device. A
-// tour by topic starts in docs/README.md of this module; complete programs are in
-// examples/samples.
+// [Stream.Wait] and [Event.Wait] take a [context.Context] and block the goroutine, mostly
+// without blocking a thread. If the wait is canceled, the work goes on, and the memory it uses
+// stays allocated. [Enqueue] and [Stream.Completion] return a [Future]. [Stream.Scope] lends Go
+// memory to a stream. [Stream.AddCallback] and [Stream.LaunchHostFunc] call a Go function once
+// earlier work has completed. [Stream.Capture] records work that runs repeatedly as a [Graph].
+// Kernels on streams of a [GreenContext] run on some of the device's multiprocessors only. The
+// guide starts in docs/README.md of this module; complete programs are in examples/samples.
 //
 // Programs can be tested without a GPU on the simulated driver, a test double:
 //
@@ -60,9 +59,9 @@
 // closes objects that were dropped without Close. Do not rely on it: it does not know how full
 // the device is. See [OnError] and [TrackLeaks].
 //
-// The slices of [Pinned.Data] and [Buffer.Data] are memory of CUDA, which the garbage collector
-// does not track. An access after Close, or after the object was dropped, corrupts whatever has
-// the memory by then. A Go slice that is registered with [RegisterPinned] stays valid.
+// The slices that [Pinned.Data] and [Buffer.Data] return are CUDA's memory, which the garbage
+// collector does not track. Do not access them after Close, or after the object was dropped: the
+// memory may have another use by then. A Go slice that you register by [RegisterPinned] stays valid.
 //
 // A nil pointer and the zero value of any of these types behave like a closed object.
 //

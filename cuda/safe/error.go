@@ -28,16 +28,16 @@ var (
 	ErrInCallback = errors.New("not allowed in a host function, a callback or a function that makes raw calls")
 	// ErrForeignNode: a node, a condition or an edge belongs to another graph.
 	ErrForeignNode = errors.New("not part of this graph")
-	// ErrGraphLost: a capture into the graph failed, and CUDA destroyed the graph. If the graph was inside of
-	// a node, CUDA cannot end a capture around it: calls with the streams and events of that return
-	// ErrGraphLost, too, for good.
+	// ErrGraphLost: a capture into the graph, or into a graph inside one of its nodes, failed, and CUDA destroyed the
+	// graph that was captured into. If the capture of the outer graph is invalidated, too, CUDA cannot end it: calls with its
+	// streams and events return ErrGraphLost from then on.
 	ErrGraphLost = errors.New("CUDA destroyed the graph because a capture into it failed")
 	// ErrNotAllocated: memory that a graph allocates is used before the first launch of the
 	// graph, or after [Buffer.FreeAsync].
 	ErrNotAllocated = errors.New("no launch of the graph has allocated the memory")
 	// ErrConditional: CUDA does not support the call for graphs with conditional nodes.
 	ErrConditional = errors.New("the graph has conditional nodes")
-	// ErrInUse: something of this package that is open is in the way.
+	// ErrInUse: the call would disturb something that is open or in use, which the error names.
 	ErrInUse = errors.New("in use")
 	// ErrReset: other code has reset the device's primary context, for instance by
 	// cudaDeviceReset, which destroyed everything created in it. With a driver for CUDA 12.0

@@ -78,11 +78,11 @@ func (o InstantiateOptions) flags() (flags driver.CUgraphInstantiate_flags) {
 	return flags
 }
 
-// Instantiate creates an executable of the graph in its present state: later changes of the
-// graph do not affect it. From drivers of CUDA 12.0 on, if CUDA refuses, the error's Detail
-// gives the reason and the node. It returns [ErrConditional] if the graph has conditional
-// nodes and was instantiated before, and [ErrInvalidArgument] for a graph inside a node.
-// Source: cuGraphInstantiateWithParams, before CUDA 12.0 cuGraphInstantiateWithFlags.
+// Instantiate creates an executable of the graph in its present state: later changes of the graph do not affect it.
+// From drivers of CUDA 12.0 on, if CUDA refuses, the error's Detail gives the reason and the node. It returns
+// [ErrConditional] if the graph has conditional nodes and was instantiated before, [ErrNotSupported] if the graph
+// allocates memory and has an executable that is open, and [ErrInvalidArgument] for a graph inside a node. Source:
+// cuGraphInstantiateWithParams, before CUDA 12.0 cuGraphInstantiateWithFlags.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	return g.InstantiateWith(InstantiateOptions{})
 }

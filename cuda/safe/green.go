@@ -307,10 +307,10 @@ func (g *GreenContext) String() string {
 	return handleText("GreenContext", g.core.raw, g.core.ctx.device, g.core.Closed())
 }
 
-// Record captures the current work of all streams of the green context in e: e completes
-// when that work has. It returns [ErrContextMismatch] if e belongs to another primary
-// context than g, and [ErrCapturing] while one of the streams is capturing. With an event that takes
-// the time, Record waits while 48 such records are pending. Source: cuGreenCtxRecordEvent.
+// Record records e after the current work of all streams of the green context: e completes when that work has
+// completed. It returns [ErrContextMismatch] if e belongs to another primary context than g, and [ErrCapturing] while
+// one of the streams is capturing. If e was created with timing, Record blocks while 48 such records are pending.
+// Source: cuGreenCtxRecordEvent.
 func (g *GreenContext) Record(e *Event) error {
 	const op = "GreenContext.Record"
 	v, err := e.acquire(op)

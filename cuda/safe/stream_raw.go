@@ -79,14 +79,13 @@ func (s *Stream) EnqueueRaw(f func(raw driver.CUstream) error, uses ...Arg) erro
 	return enqueueRaw(op, []RawWork{{Stream: s, Uses: uses}}, func() error { return f(s.core.raw) })
 }
 
-// EnqueueRaw is [Stream.EnqueueRaw] for calls that enqueue work on several streams, such
-// as a group of NCCL: CUDA requires one thread for the whole group. The streams may belong
-// to several devices. The context of the first one is current when f begins, and f may make
-// others current. f gets the handles by [Stream.Raw], and may ask the first stream for its
-// [Stream.CaptureStatus].
+// EnqueueRaw calls f, which enqueues work on several streams by other means, such as a group of NCCL, which must stay
+// on one thread. The rules are those of [Stream.EnqueueRaw]. The streams may belong to several devices. The context of
+// the first one is current when f begins, and f may make others current. f gets the handles by [Stream.Raw], and may
+// ask the first stream for its [Stream.CaptureStatus].
 //
-// It returns [ErrInvalidArgument] if there is no stream, and [ErrCapturing] if the streams
-// take part in different captures.
+// It returns [ErrInvalidArgument] if there is no stream, and [ErrCapturing] if the streams take part in different
+// captures.
 func EnqueueRaw(f func() error, on ...RawWork) error { return enqueueRaw("EnqueueRaw", on, f) }
 
 func enqueueRaw(op string, on []RawWork, f func() error) error {

@@ -62,9 +62,10 @@ var recording atomic.Pointer[Recording]
 // starting is held by Start and Stop, and by who uses CUPTI between them.
 var starting sync.Mutex
 
-// Start begins to record the work of all devices. Work that was enqueued before may appear, too. It
-// returns [ErrBusy] beside another profiler, and a [cupti.LibraryError] if CUPTI is missing. It takes
-// some 20 ms. Launches of graphs are recorded node by node. Source: cuptiSubscribe, cuptiActivityEnable.
+// Start begins to record the work of all devices. Work that was enqueued before may appear, too. It returns [ErrBusy]
+// beside another profiler, and a [cupti.LibraryError] if CUPTI is missing. The first Start, and the first after
+// [Detach], take 10 to 20 ms. Launches of graphs are recorded node by node. Source: cuptiSubscribe,
+// cuptiActivityEnable.
 func Start(o Options) (*Recording, error) {
 	starting.Lock()
 	defer starting.Unlock()
