@@ -7,9 +7,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Launch records a launch of k: see [Kernel.Launch], which has the same rules and errors.
-// The arguments have the values of now: Launch also reads the value of a [Ref]. Source:
-// cuLaunchKernel, or cuLaunchKernelEx if cfg sets launch attributes.
+// Launch records a launch of k, with the rules and errors of [Kernel.Launch]. It copies the values of the arguments,
+// including the value that a [Ref] refers to. Source: cuLaunchKernel, or cuLaunchKernelEx if cfg sets launch
+// attributes.
 func (b *Batch) Launch(k *Kernel, cfg LaunchConfig, args ...Arg) error {
 	return b.launch("Batch.Launch", appended, k, &cfg, args)
 }
@@ -135,10 +135,9 @@ func (b *Batch) copy(op string, n int, to, from span) error {
 	return b.moves(op, n, batchCopies, &c, nil, to.memory, from.memory)
 }
 
-// BatchFill records a fill: see [Buffer.FillAsync] and [Pinned.FillAsync]. It returns
-// [ErrInvalidArgument] if T has more than 4,000 bytes that are not all 0, and [ErrContextMismatch] if m is device
-// memory of another context than the Batch. Source: cuMemsetD8Async, cuMemsetD16Async,
-// cuMemsetD32Async or cuLaunchKernel.
+// BatchFill records a fill that sets every value of m to v: see [Buffer.Fill]. It returns [ErrInvalidArgument] if T has
+// more than 4,000 bytes that are not all 0, and [ErrContextMismatch] if m is device memory of another context than the
+// Batch. Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel.
 func BatchFill[T any](b *Batch, m Memory[T], v T) error {
 	s := spanOf(m)
 	f, err := filling("BatchFill", v, s.n)

@@ -105,12 +105,11 @@ func (s *Stream) Capture(f func() error) (*Graph, error) {
 	return s.CaptureWith(context.Background(), CaptureOptions{}, f)
 }
 
-// CaptureWith is [Stream.Capture] with options and a limit to its waits. Before a capture begins,
-// it waits for calls in flight that it would disturb: launches on a stream whose queue is full,
-// [Context.Synchronize], and, if the stream is a blocking one, calls on the legacy default
-// stream. If ctx ends during this wait, CaptureWith returns its cause. ctx also limits the wait
-// of [Stream.WaitEvent] on a stream that is about to join, and otherwise has no effect on a
-// capture that has begun.
+// CaptureWith captures as [Stream.Capture] does, with options and a limit to its waits. Before a capture begins, it
+// waits for calls in flight that it would disturb: launches on a stream whose queue is full, [Context.Synchronize],
+// and, if the stream is a blocking one, calls on the legacy default stream. If ctx ends during this wait, CaptureWith
+// returns its cause. ctx also limits the wait of [Stream.WaitEvent] on a stream that is about to join, and otherwise
+// has no effect on a capture that has begun.
 func (s *Stream) CaptureWith(ctx context.Context, o CaptureOptions, f func() error) (*Graph, error) {
 	g, err := s.captureFunc(ctx, "Stream.Capture", o.Mode, nil, f)
 	if err != nil {
@@ -119,20 +118,19 @@ func (s *Stream) CaptureWith(ctx context.Context, o CaptureOptions, f func() err
 	return g.user(), nil
 }
 
-// CaptureTo is [Stream.Capture] into an existing graph: the first captured work depends
-// on o.Dependencies. If the capture fails, CUDA destroys the graph, and its methods then
-// return [ErrGraphLost]. If f itself returns an error, the work captured before stays in
-// the graph. It needs a driver for CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
+// CaptureTo calls f and adds the work that f enqueues on the stream to an existing graph, as [Stream.Capture] does to a
+// new one. The first captured work depends on o.Dependencies. If the capture fails, CUDA destroys the graph, and its
+// methods then return [ErrGraphLost]. If f itself returns an error, the work captured before stays in the graph. It
+// needs a driver for CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
 func (s *Stream) CaptureTo(g *Graph, o CaptureToOptions, f func() error) error {
 	_, err := s.captureFunc(context.Background(), "Stream.CaptureTo", o.Mode, o.target(g), f)
 	return err
 }
 
-// Recapture captures the work of g again with other arguments, which replace the arguments in g.
-// f must enqueue the same kinds of work in the same order, with the same dependencies. Then call
-// [GraphExec.Update] with g to change its executables. If the work differs otherwise, or the
-// capture fails, the methods of g return [ErrGraphLost]. g must not be a child of another graph.
-// It returns [ErrNotSupported] with a driver before CUDA 13.3. Source:
+// Recapture captures the work of g again with other arguments, which replace the arguments in g. f must enqueue the
+// same kinds of work in the same order, with the same dependencies. Then call [GraphExec.Update] with g to change its
+// executables. If the work differs in anything else, or if the capture fails, the methods of g return [ErrGraphLost]. g
+// must not be a child of another graph. It returns [ErrNotSupported] with a driver before CUDA 13.3. Source:
 // cuStreamBeginRecaptureToGraph, without a callback.
 func (s *Stream) Recapture(g *Graph, o CaptureOptions, f func() error) error {
 	_, err := s.captureFunc(context.Background(), "Stream.Recapture", o.Mode, &target{graph: g, again: true}, f)
@@ -178,7 +176,7 @@ func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, i
 	return nil, err
 }
 
-// CaptureExecutable is [Stream.Capture] followed by [Graph.Instantiate].
+// CaptureExecutable captures as [Stream.Capture] does, and instantiates the graph: see [Graph.Instantiate].
 func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 	const op = "Stream.CaptureExecutable"
 	g, err := s.captureFunc(context.Background(), op, CaptureThreadLocal, nil, f)
@@ -204,14 +202,14 @@ func (s *Stream) BeginCapture() (*Capture, error) {
 	return s.BeginCaptureWith(context.Background(), CaptureOptions{})
 }
 
-// BeginCaptureWith is [Stream.BeginCapture] with options. ctx limits its wait: see
+// BeginCaptureWith begins a capture with options, as [Stream.BeginCapture] does. ctx limits its wait: see
 // [Stream.CaptureWith].
 func (s *Stream) BeginCaptureWith(ctx context.Context, o CaptureOptions) (*Capture, error) {
 	return s.begin(ctx, "Stream.BeginCapture", o.Mode, nil, true)
 }
 
-// BeginCaptureTo begins a capture into an existing graph that lasts until [Capture.End]:
-// see [Stream.CaptureTo].
+// BeginCaptureTo begins a capture into an existing graph, which lasts until [Capture.End]: see [Stream.CaptureTo] for
+// the graph, and [Stream.BeginCapture] for the goroutine.
 func (s *Stream) BeginCaptureTo(g *Graph, o CaptureToOptions) (*Capture, error) {
 	return s.begin(context.Background(), "Stream.BeginCaptureTo", o.Mode, o.target(g), true)
 }
@@ -259,7 +257,7 @@ func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *t
 }
 
 // beginNew begins a capture into a new graph, which is live from now on: the program may
-// get graphs that are inside of nodes of it.
+// get graphs that are inside nodes of it.
 func (c *capturing) beginNew(op string) error {
 	s := c.origin
 	g := newGraphCore(s.ctx)
@@ -382,9 +380,8 @@ func (c *Capture) String() string {
 	return "Capture of " + c.c.origin.text() + closedText(c.c.ended.Load())
 }
 
-// A CaptureMode says which calls of package driver, and of other libraries, CUDA rejects
-// during a capture because they could depend on captured work, such as cuMemAlloc and
-// cuEventQuery. No mode affects calls of this package.
+// A CaptureMode says which calls to package driver, and to other libraries, CUDA rejects during a capture because they
+// could depend on captured work, such as cuMemAlloc and cuEventQuery. No mode affects calls of this package.
 type CaptureMode int
 
 const (

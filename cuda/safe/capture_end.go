@@ -62,7 +62,7 @@ func (c *Capture) end(op string) (*graphCore, error) {
 	return g, nil
 }
 
-// endAll ends the capture. Before, it ends the captures into graphs inside of its nodes that this
+// endAll ends the capture. Before, it ends the captures into graphs inside its nodes that this
 // goroutine began, and waits for those of others. It returns open if there are any.
 func (c *Capture) endAll(op string) (g *graphCore, open bool, err error) {
 	for nap := admit.ShortNap; ; nap = nap.Take() {
@@ -103,7 +103,7 @@ var (
 )
 
 // finish ends the capture for all of its streams. It returns errOver if it has ended, and
-// errWithin if it cannot end because a stream captures into a graph inside of a node, which
+// errWithin if it cannot end because a stream captures into a graph inside a node, which
 // CUDA would destroy if this capture fails. Without wait, it returns lifetime.ErrLater
 // instead of waiting for locks, and the thread is not the one that began the capture.
 func (c *capturing) finish(wait bool) error {
@@ -223,7 +223,7 @@ func (c *capturing) Destroy(bool) error {
 	return wrap("Capture.End", err)
 }
 
-// A stream can capture into a graph inside of a node, such as the body of a conditional node, while another
+// A stream can capture into a graph inside a node, such as the body of a conditional node, while another
 // stream captures the graph around it. If the inner capture fails, its end makes CUDA destroy the inner graph,
 // and the outer graph has a hole: CUDA destroys the inner one again with it. On H100 and H200 with driver
 // 580.159, CUDA then crashes (SIGSEGV)
@@ -239,14 +239,14 @@ func (c *capturing) Destroy(bool) error {
 // unusable says what an endless capture means for its streams.
 const unusable = "its streams can no longer be used; create others"
 
-// within returns the captures into graphs inside of nodes of the capture's graph.
+// within returns the captures into graphs inside nodes of the capture's graph.
 func (c *capturing) within() []*capturing {
 	c.graph.mu.Lock()
 	defer c.graph.mu.Unlock()
 	return c.graph.capturesWithin()
 }
 
-// capturesWithin returns the captures into graphs inside of nodes of g. mu is held.
+// capturesWithin returns the captures into graphs inside nodes of g. mu is held.
 func (g *graphCore) capturesWithin() (all []*capturing) {
 	for _, c := range g.top().captures {
 		for inner := c.graph; inner != g && inner != nil; inner = inner.parent {

@@ -156,10 +156,9 @@ func (s *streamCore) setDependencies(nodes []driver.CUgraphNode, data []driver.C
 	})
 }
 
-// NewCondition creates a condition for one conditional node of the graph that the stream
-// captures, or of a graph inside of a node of that: see [Graph.NewCondition]. It returns
-// driver.CUDA_ERROR_ILLEGAL_STATE if the stream takes part in no capture that this package
-// began. Source: cuStreamGetCaptureInfo_v3, cuGraphConditionalHandleCreate.
+// NewCondition creates a condition for one conditional node of the graph that the stream captures, or of a graph inside
+// one of its nodes: see [Graph.NewCondition]. It returns driver.CUDA_ERROR_ILLEGAL_STATE if the stream takes part in no
+// capture that this package began. Source: cuStreamGetCaptureInfo_v3, cuGraphConditionalHandleCreate.
 func (s *Stream) NewCondition(o ConditionOptions) (Condition, error) {
 	const op = "Stream.NewCondition"
 	sc, err := s.acquire(op)
@@ -180,13 +179,13 @@ func (s *Stream) NewCondition(o ConditionOptions) (Condition, error) {
 	return made, wrap(op, err)
 }
 
-// AddIf adds a conditional node to the graph that the stream captures, ordered as that of
-// [Stream.AddNode], and returns its body: see [Graph.AddIf]. c must be from [Stream.NewCondition]
-// of a stream of the same capture. A kernel that the stream has captured sets it.
+// AddIf adds a conditional node to the graph that the stream captures, in the order of [Stream.AddNode], and returns
+// its body: see [Graph.AddIf]. c must come from [Stream.NewCondition] of a stream in the same capture. A kernel that
+// the stream has captured sets it.
 //
-// Fill the body with [Graph.Add], or with [Stream.CaptureTo] on a stream that takes part in
-// no capture, now or after this capture has ended. A capture into the body must end first.
-// Source: cuStreamGetCaptureInfo_v3, cuGraphAddNode, cuStreamUpdateCaptureDependencies.
+// Fill the body with [Graph.Add], or with [Stream.CaptureTo] on a stream that takes part in no capture, now or after
+// this capture has ended. A capture into the body must end first. Source: cuStreamGetCaptureInfo_v3, cuGraphAddNode,
+// cuStreamUpdateCaptureDependencies.
 func (s *Stream) AddIf(c Condition) (body *Graph, err error) {
 	bodies, err := s.addConditional("Stream.AddIf", driver.CU_GRAPH_COND_TYPE_IF, c, 1)
 	if err != nil {
@@ -195,8 +194,9 @@ func (s *Stream) AddIf(c Condition) (body *Graph, err error) {
 	return bodies[0], nil
 }
 
-// AddIfElse is [Stream.AddIf] with a second body, which runs if the condition is 0. It
-// requires a driver for CUDA 12.8. Source: cuGraphAddNode.
+// AddIfElse adds a conditional node with two bodies to the graph that the stream captures: see [Stream.AddIf] for the
+// rules, and [Graph.AddIfElse] for the bodies. It returns [ErrNotSupported] if the driver is older than CUDA 12.8.
+// Source: cuGraphAddNode.
 func (s *Stream) AddIfElse(c Condition) (then, otherwise *Graph, err error) {
 	bodies, err := s.addConditional("Stream.AddIfElse", driver.CU_GRAPH_COND_TYPE_IF, c, 2)
 	if err != nil {
@@ -205,7 +205,8 @@ func (s *Stream) AddIfElse(c Condition) (then, otherwise *Graph, err error) {
 	return bodies[0], bodies[1], nil
 }
 
-// AddWhile is [Stream.AddIf] with a loop: see [Graph.AddWhile]. Source: cuGraphAddNode.
+// AddWhile adds a loop to the graph that the stream captures: see [Stream.AddIf] for the rules, and [Graph.AddWhile]
+// for the body. Source: cuGraphAddNode.
 func (s *Stream) AddWhile(c Condition) (body *Graph, err error) {
 	bodies, err := s.addConditional("Stream.AddWhile", driver.CU_GRAPH_COND_TYPE_WHILE, c, 1)
 	if err != nil {
@@ -214,8 +215,9 @@ func (s *Stream) AddWhile(c Condition) (body *Graph, err error) {
 	return bodies[0], nil
 }
 
-// AddSwitch is [Stream.AddIf] with any number of bodies: see [Graph.AddSwitch]. It requires
-// a driver for CUDA 12.8. Source: cuGraphAddNode.
+// AddSwitch adds a conditional node with any number of bodies to the graph that the stream captures: see [Stream.AddIf]
+// for the rules, and [Graph.AddSwitch] for the bodies. It returns [ErrNotSupported] if the driver is older than CUDA
+// 12.8. Source: cuGraphAddNode.
 func (s *Stream) AddSwitch(c Condition, bodies int) ([]*Graph, error) {
 	return s.addConditional("Stream.AddSwitch", driver.CU_GRAPH_COND_TYPE_SWITCH, c, bodies)
 }
@@ -248,7 +250,7 @@ type CaptureInfo struct {
 	Status driver.CUstreamCaptureStatus
 	// ID identifies the capture in this process. It is 0 without a capture.
 	ID uint64
-	// Graph is the graph under construction, for calls of package driver on the thread
+	// Graph is the graph under construction, for calls to package driver on the thread
 	// that captures. It is 0 without a capture. Do not destroy it.
 	Graph driver.CUgraph
 	// Dependencies are the nodes that the next captured work depends on.
@@ -258,9 +260,9 @@ type CaptureInfo struct {
 	Data []driver.CUgraphEdgeData
 }
 
-// CaptureStatus returns whether the stream is capturing, and whether the capture is
-// invalidated. A function of [Stream.EnqueueRaw] may call it for its stream: until the function ends it
-// returns, on all goroutines, what was so when it began, without a call of CUDA. Source: cuStreamIsCapturing.
+// CaptureStatus tells whether the stream is capturing, and whether the capture is invalidated. A function of
+// [Stream.EnqueueRaw] may call it for its stream: until the function returns, CaptureStatus returns the status from
+// before it began, on all goroutines, without calling CUDA. Source: cuStreamIsCapturing.
 func (s *Stream) CaptureStatus() (driver.CUstreamCaptureStatus, error) {
 	const op = "Stream.CaptureStatus"
 	var status driver.CUstreamCaptureStatus

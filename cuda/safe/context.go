@@ -364,7 +364,7 @@ func (x *Context) CloseAll() error {
 	return wrap(op, c.CloseFamily())
 }
 
-// Raw returns the handle for calls of package driver and for other libraries. It returns
+// Raw returns the handle for calls to package driver and for other libraries. It returns
 // 0 once the context is closed.
 func (x *Context) Raw() driver.CUcontext {
 	if x.closed() {
@@ -373,8 +373,9 @@ func (x *Context) Raw() driver.CUcontext {
 	return x.core.raw
 }
 
-// Equal returns whether x and y are of the same CUDA context, such as the Contexts of two calls of [Open] for one device. A
-// primary context that other code has reset is another one from then on, although CUDA may give it the same handle.
+// Equal reports whether x and y stand for the same CUDA context, as the Contexts of two calls of [Open] for one device
+// do. A primary context that other code has reset is another one from then on, although CUDA may give it the same
+// handle.
 func (x *Context) Equal(y *Context) bool {
 	if x == nil || y == nil || x.core == nil || y.core == nil {
 		return false

@@ -7,16 +7,16 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
-// Limit returns one of the context's limits, such as driver.CU_LIMIT_STACK_SIZE. Source:
-// cuCtxGetLimit.
+// Limit returns one of the context's limits, such as driver.CU_LIMIT_STACK_SIZE in bytes. Source: cuCtxGetLimit.
 func (x *Context) Limit(limit driver.CUlimit) (uint64, error) {
 	var value uint64
 	err := x.do("Context.Limit", func() error { return driver.CuCtxGetLimit(&value, limit) })
 	return value, err
 }
 
-// SetLimit requests a limit. The driver may choose another value: see [Context.Limit].
-// Source: cuCtxSetLimit.
+// SetLimit requests a limit, such as driver.CU_LIMIT_STACK_SIZE in bytes. The driver may choose another value: see
+// [Context.Limit]. It returns driver.CUDA_ERROR_UNSUPPORTED_LIMIT if the device has no such limit. Source:
+// cuCtxSetLimit.
 func (x *Context) SetLimit(limit driver.CUlimit, value uint64) error {
 	return reclaiming(func() error {
 		return x.do("Context.SetLimit", func() error { return driver.CuCtxSetLimit(limit, value) })

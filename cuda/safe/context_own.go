@@ -13,7 +13,7 @@ import (
 // ContextOptions are the options of [NewContextWith]. The zero value is CUDA's default.
 type ContextOptions struct {
 	// Flags, such as driver.CU_CTX_SCHED_BLOCKING_SYNC, say among other things how threads
-	// wait inside of the driver. Waits of this package are not affected.
+	// wait inside the driver. Waits of this package are not affected.
 	Flags driver.CUctx_flags
 }
 
@@ -30,8 +30,8 @@ type ContextOptions struct {
 // Source: cuCtxCreate.
 func NewContext(d Device) (*Context, error) { return NewContextWith(d, ContextOptions{}) }
 
-// NewContextWith is [NewContext] with options. It returns driver.CUDA_ERROR_INVALID_VALUE if CUDA does not know the
-// flags. Source: cuCtxCreate.
+// NewContextWith creates a context of the program's own with options: see [NewContext]. It returns
+// driver.CUDA_ERROR_INVALID_VALUE if CUDA does not know the flags. Source: cuCtxCreate.
 func NewContextWith(d Device, o ContextOptions) (*Context, error) {
 	const op = "NewContext"
 	if err := initialize(); err != nil {
@@ -127,16 +127,15 @@ func (c *contextCore) findPrimary(op string) error {
 // resetPatience is how long a reset waits for what was closed. Tests set it.
 var resetPatience = 5 * time.Second
 
-// ResetPrimary destroys the device's primary context with everything in it, and the settings that need
-// another context, such as its flags. The next [Open] makes another one. Other libraries in the process,
-// which use the primary context too, lose what they have made in it.
+// ResetPrimary destroys the device's primary context with everything in it, and the settings that need another context,
+// such as its flags. The next [Open] makes another one. Other libraries in the process lose what they have created in
+// it.
 //
-// Close everything of this package in the context first, its Contexts included: ResetPrimary returns
-// [ErrInUse] and names an open object while there is one. It also returns ErrInUse if what was closed is
-// not destroyed within five seconds, because work still uses it or a capture goes on, or if a host
-// function runs meanwhile, of any device: CUDA would wait for its end. It returns
-// [ErrInCallback] on a thread of the driver, and driver.CUDA_ERROR_NOT_PERMITTED while other code has a
-// green context of the device. Calls that open or release primary contexts wait meanwhile.
+// Close everything of this package in the context first, its Contexts included: ResetPrimary returns [ErrInUse] and
+// names an open object while there is one. It also returns ErrInUse if what was closed is not destroyed within five
+// seconds, because work still uses it or a capture goes on, or because a host function runs, on any device: CUDA would
+// wait for its end. It returns [ErrInCallback] on a thread of the driver, and driver.CUDA_ERROR_NOT_PERMITTED while
+// other code has a green context of the device. Calls that open or release primary contexts wait meanwhile.
 //
 // Source: cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {

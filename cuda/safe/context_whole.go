@@ -28,28 +28,25 @@ func (x *Context) Synchronize() error {
 	})
 }
 
-// WithoutCaptures calls f, which calls other libraries, while no stream of the context
-// captures: for functions that create and destroy objects of libraries, and may use the
-// legacy default stream or wait for all work of the context, such as cublasCreate or
-// ncclCommInitRank. The goroutine stays on its thread during f, where the context is
-// current and the capture mode is RELAXED; f may make others current. WithoutCaptures
-// restores the thread even if f panics or ends its goroutine.
+// WithoutCaptures calls f, which calls other libraries, while no stream of the context captures: for functions that
+// create and destroy objects of libraries, and may use the legacy default stream or wait for all work of the context,
+// such as cublasCreate or ncclCommInitRank. The goroutine stays on its thread during f, where the context is current
+// and the capture mode is RELAXED; f may make others current. WithoutCaptures restores the thread even if f panics or
+// ends its goroutine.
 //
-// f may also call libraries in the contexts others, such as those of all devices of a
-// communicator. Libraries that keep a state for each thread, such as a group of NCCL,
-// must begin and end it in one f.
+// f may also call libraries in the contexts others, such as those of all devices of a communicator. Libraries that keep
+// a state for each thread, such as a group of NCCL, must begin and end it in one f.
 //
-// WithoutCaptures returns [ErrCapturing] while a stream of one of the contexts is
-// capturing, or any stream in mode [CaptureGlobal]. Captures that begin meanwhile wait for
-// f; see [Stream.CaptureWith]. Calls in f on several goroutines may wait for each other.
+// WithoutCaptures returns [ErrCapturing] while a stream of one of the contexts is capturing, or any stream in mode
+// [CaptureGlobal]. Captures that begin meanwhile wait for f; see [Stream.CaptureWith]. Calls in f on several goroutines
+// may wait for each other.
 //
-// If f waits for the work of a context, call [Context.Wait] before: a stuck stream then keeps no
-// captures from beginning, nor destructions of executables on other devices from going on.
+// If f waits for the work of a context, call [Context.Wait] first. Otherwise, if a stream is stuck, no capture can
+// begin, and no executable can be destroyed on any device.
 //
-// f must not call functions of this package that need CUDA, which return [ErrInCallback],
-// nor wait for a goroutine that begins a capture. Buffers know nothing of work that f
-// enqueues: use [Stream.EnqueueRaw] for it. f's error is returned as the Err of an
-// [*Error].
+// f must not call functions of this package that need CUDA, which return [ErrInCallback], nor wait for a goroutine that
+// begins a capture. Buffers know nothing of work that f enqueues: use [Stream.EnqueueRaw] for it. WithoutCaptures
+// returns f's error as the Err of an [*Error].
 //
 // Source: cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode.
 func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
@@ -116,14 +113,12 @@ func (c *contextCore) uncaptured(op string) error {
 	})
 }
 
-// Wait waits until the current work of the context's streams has completed, also of closed ones.
-// It does not wait for work that is enqueued later, nor for streams that this package does not
-// know. It also returns errors of earlier work. If ctx ends first, Wait returns its cause, and the
-// work goes on. Captures may begin meanwhile.
+// Wait waits until the current work of the context's streams has completed, including streams that were closed. It does
+// not wait for work that is enqueued later, nor for streams that this package does not know. It also returns errors of
+// earlier work. If ctx ends first, Wait returns its cause, and the work goes on. Captures may begin meanwhile.
 //
-// Wait returns [ErrCapturing] if a stream of the context is capturing, and [ErrInCallback] in a
-// host function.
-// Source: cuStreamQuery, cuEventRecord, cuEventQuery.
+// Wait returns [ErrCapturing] if a stream of the context is capturing, and [ErrInCallback] in a host function. Source:
+// cuStreamQuery, cuEventRecord, cuEventQuery.
 func (x *Context) Wait(ctx context.Context) error {
 	const op = "Context.Wait"
 	if ctx == nil {

@@ -76,7 +76,7 @@ func device(ordinal int) (Device, error) {
 	return d, err
 }
 
-// Raw returns the device for calls of package driver.
+// Raw returns the device for calls to package driver.
 func (d Device) Raw() driver.CUdevice { return d.raw }
 
 // Ordinal returns the device's index in [Devices].
@@ -146,9 +146,8 @@ func (d Device) ComputeCapability() (major, minor int, err error) {
 	return major, minor, err
 }
 
-// CanAccessPeer returns whether kernels on d can access the memory of peer after
-// [Context.EnablePeerAccess]. Copies between devices always work. Source:
-// cuDeviceCanAccessPeer.
+// CanAccessPeer reports whether kernels on d can access the memory of peer after [Context.EnablePeerAccess]. Copies
+// between devices always work. Source: cuDeviceCanAccessPeer.
 func (d Device) CanAccessPeer(peer Device) (bool, error) {
 	var can int32
 	err := d.get("Device.CanAccessPeer", func() error { return driver.CuDeviceCanAccessPeer(&can, d.raw, peer.raw) })

@@ -22,9 +22,9 @@ var (
 	ErrCapturing = errors.New("a stream is capturing, and this call would invalidate the capture")
 	// ErrWrongThread: a capture must end on the thread that began it.
 	ErrWrongThread = errors.New("the capture must end on the thread that began it")
-	// ErrInCallback: a host function or a callback called CUDA, which could deadlock. So
-	// could a function that [Stream.EnqueueRaw] or [Context.WithoutCaptures] calls: it may
-	// call CUDA by other packages only, but for [Stream.CaptureStatus].
+	// ErrInCallback: a host function or a callback called a function of this package that needs CUDA, which could
+	// deadlock. So did a function that [Stream.EnqueueRaw] or [Context.WithoutCaptures] calls. It may call package
+	// driver and other libraries, and of this package [Stream.CaptureStatus].
 	ErrInCallback = errors.New("not allowed in a host function, a callback or a function that makes raw calls")
 	// ErrForeignNode: a node, a condition or an edge belongs to another graph.
 	ErrForeignNode = errors.New("not part of this graph")

@@ -11,11 +11,10 @@ type LeakError struct {
 
 func (e *LeakError) Error() string { return (*lifetime.Leak)(e).Error() }
 
-// OnError sets a function that receives errors which no call can return: errors of
-// destroying objects that were dropped without Close or closed during a call, panics of
-// functions that no call waits for (see [PanicError]), and leaks (see [TrackLeaks]). f runs on
-// one goroutine at a time and must not block. If f panics, it receives its own panic, once. nil,
-// the default, discards the errors.
+// OnError sets a function that receives errors which no call can return: errors of destroying objects that were dropped
+// without Close, or closed during a call, panics of functions that no call waits for (see [PanicError]), and leaks (see
+// [TrackLeaks]). f runs on one goroutine at a time and must not block. If f panics, it receives its own panic, once.
+// nil, the default, discards the errors.
 func OnError(f func(error)) {
 	if f == nil {
 		lifetime.OnError(nil)
@@ -31,7 +30,7 @@ func OnError(f func(error)) {
 	})
 }
 
-// TrackLeaks makes each object that is created from now on record the stack of its
-// creation. If the object is dropped without Close, the function of [OnError] receives a
-// [*LeakError] with the stack. It costs some microseconds per object.
+// TrackLeaks makes each object that is created from now on record the stack of its creation. If the object is dropped
+// without Close, the function of [OnError] receives a [*LeakError] with the stack. It costs a few microseconds per
+// object.
 func TrackLeaks(on bool) { lifetime.TrackLeaks(on) }

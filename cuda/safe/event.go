@@ -189,8 +189,8 @@ type EventOptions struct {
 // NewEvent creates an event with timing, for [Event.Since]. Source: cuEventCreate.
 func NewEvent(x *Context) (*Event, error) { return NewEventWith(x, EventOptions{}) }
 
-// NewEventWith is [NewEvent] with options. It returns driver.CUDA_ERROR_INVALID_VALUE if o has
-// Interprocess and not DisableTiming. Source: cuEventCreate.
+// NewEventWith creates an event with options. It returns driver.CUDA_ERROR_INVALID_VALUE if o.Interprocess is set
+// without o.DisableTiming. Source: cuEventCreate.
 func NewEventWith(x *Context, o EventOptions) (*Event, error) {
 	const op = "NewEvent"
 	if o.Interprocess && !o.DisableTiming {
@@ -304,7 +304,7 @@ func (e *Event) Close() error {
 	return err
 }
 
-// Raw returns the handle for calls of package driver and of the runtime API. It returns 0
+// Raw returns the handle for calls to package driver and to the runtime API. It returns 0
 // once the event is closed. Keep e reachable while the handle is in use.
 func (e *Event) Raw() driver.CUevent {
 	if e == nil || e.core == nil || e.core.Closed() {
@@ -313,9 +313,9 @@ func (e *Event) Raw() driver.CUevent {
 	return e.core.raw
 }
 
-// Query returns whether the latest record of e has completed, without waiting. It returns
-// true if e was never recorded. It also returns errors of earlier work. It returns
-// [ErrCapturing] if e was last recorded in a capture. Source: cuEventQuery.
+// Query reports whether the latest record of e has completed, without waiting. It returns true if e was never recorded.
+// It also returns errors of earlier work. It returns [ErrCapturing] if e was last recorded in a capture. Source:
+// cuEventQuery.
 func (e *Event) Query() (done bool, err error) {
 	const op = "Event.Query"
 	if v := e.quick(); v != nil {

@@ -165,7 +165,7 @@ func (g *graphCore) changeable(op string) error {
 	return g.usable(op)
 }
 
-// settled returns an error if the graph, or one inside of a node, may change before its
+// settled returns an error if the graph, or one inside a node, may change before its
 // lock is released: it cannot be copied or instantiated, and its nodes not destroyed. mu is
 // held.
 func (g *graphCore) settled(op string) error {
@@ -195,7 +195,7 @@ func (g *Graph) change(op string, f func(*graphCore) error) error {
 	})
 }
 
-// whole calls f with the graph locked, unless a stream captures into it or into a graph inside of a node.
+// whole calls f with the graph locked, unless a stream captures into it or into a graph inside a node.
 func (g *Graph) whole(op string, f func(*graphCore) error) error {
 	return g.do(op, func(c *graphCore) error {
 		if err := c.settled(op); err != nil {
@@ -217,9 +217,8 @@ func (g *graphCore) do(op string, f func(*graphCore) error) error {
 	return wrap(op, g.ctx.withCurrent(func() error { return f(g) }))
 }
 
-// Close destroys the graph. Its executables stay valid and retain what they use. Closing a
-// graph inside a node does nothing: it is destroyed with its node. Further calls do nothing.
-// Source: cuGraphDestroy.
+// Close destroys the graph. Its executables stay valid and retain what they use. Closing a graph inside a node does
+// nothing: it is destroyed with its node. Closing again does nothing. Source: cuGraphDestroy.
 func (g *Graph) Close() error {
 	if g == nil || g.core == nil || g.core.parent != nil {
 		return nil

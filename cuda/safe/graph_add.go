@@ -198,14 +198,13 @@ func (g *Graph) OnRelease(f func()) error {
 	return nil
 }
 
-// ChildGraphNode is a node that runs another graph. [Graph.Add] and [GraphExec.Set] copy
-// child: later changes of child do not affect the node. [Node.ChildGraph] returns the copy.
-// [GraphExec.Set] requires a graph with the same nodes and edges, as [GraphExec.Update]
-// does. [Node.Set] cannot change a child node: change its [Node.ChildGraph].
+// ChildGraphNode returns the parameters of a node that runs another graph. [Graph.Add] and [GraphExec.Set] copy child:
+// later changes of child do not affect the node. [Node.ChildGraph] returns the copy. [GraphExec.Set] requires a graph
+// with the same nodes and edges, as [GraphExec.Update] does. [Node.Set] cannot change such a node: change the graph
+// that [Node.ChildGraph] returns.
 //
-// Using it returns [ErrConditional] if child has conditional nodes, and
-// [ErrInvalidArgument] if the node would be inside of child itself.
-// Source: cuGraphAddChildGraphNode, cuGraphExecChildGraphNodeSetParams.
+// Calls with these parameters return [ErrConditional] if child has conditional nodes, and [ErrInvalidArgument] if the
+// node would be inside child itself. Source: cuGraphAddChildGraphNode, cuGraphExecChildGraphNodeSetParams.
 func ChildGraphNode(child *Graph) NodeParams {
 	take := func(op string, k *retained, into *graphCore) (nodeCalls, error) {
 		g, err := child.acquire(op)

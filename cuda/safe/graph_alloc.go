@@ -24,11 +24,11 @@ type AllocOptions struct {
 	Access []Device
 }
 
-// AddAllocWith is [AddAlloc] with options. If the memory is host or managed memory, [Buffer.Data]
-// gives the host access from the completion of the node until the memory is freed. An access at
-// another time crashes the process. It returns [ErrNotSupported] if the driver lacks a feature
-// that the options ask for, and [ErrInvalidArgument] if Location is another device or its ID is none
-// of CUDA's, or if Access is set for managed memory. Source: cuGraphAddMemAllocNode.
+// AddAllocWith adds a node that allocates memory as that of [AddAlloc] does, with options. If the memory is host or
+// managed memory, [Buffer.Data] gives the host access from the completion of the node until the memory is freed. An
+// access at another time crashes the process. It returns [ErrNotSupported] if the driver lacks a feature that the
+// options ask for, and [ErrInvalidArgument] if Location is another device or has an ID that CUDA does not know, or if
+// Access is set for managed memory. Source: cuGraphAddMemAllocNode.
 func AddAllocWith[T any](g *Graph, n int, o AllocOptions, deps ...Node) (*Buffer[T], Node, error) {
 	const op = "AddAlloc"
 	size, err := sizeOfSome[T](n)

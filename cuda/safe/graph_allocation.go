@@ -80,7 +80,7 @@ func (p *graphAddress) afterFree(s *streamCore) driver.CUresult {
 func (a *graphAllocation) appear() { a.address.present.Store(a) }
 func (a *graphAllocation) vanish() { a.address.present.Store(nil) }
 
-// allocated returns whether work outside of captures may use the block, or the block that it
+// allocated returns whether work outside captures may use the block, or the block that it
 // accesses.
 func (b *block) allocated() bool {
 	if b.of != nil {

@@ -79,7 +79,7 @@ func (o InstantiateOptions) flags() (flags driver.CUgraphInstantiate_flags) {
 }
 
 // Instantiate creates an executable of the graph in its present state: later changes of the graph do not affect it.
-// From drivers of CUDA 12.0 on, if CUDA refuses, the error's Detail gives the reason and the node. It returns
+// From drivers for CUDA 12.0 on, if CUDA refuses, the error's Detail gives the reason and the node. It returns
 // [ErrConditional] if the graph has conditional nodes and was instantiated before, [ErrNotSupported] if the graph
 // allocates memory and has an executable that is open, and [ErrInvalidArgument] for a graph inside a node. Source:
 // cuGraphInstantiateWithParams, before CUDA 12.0 cuGraphInstantiateWithFlags.
@@ -87,7 +87,7 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	return g.InstantiateWith(InstantiateOptions{})
 }
 
-// InstantiateWith is [Graph.Instantiate] with options.
+// InstantiateWith creates an executable of the graph with options: see [Graph.Instantiate].
 func (g *Graph) InstantiateWith(o InstantiateOptions) (*GraphExec, error) {
 	const op = "Graph.Instantiate"
 	c, err := g.acquire(op)
@@ -217,9 +217,8 @@ func (e *GraphExec) acquire(op string) (*execCore, error) {
 	return e.core, nil
 }
 
-// Close destroys the executable once its launches have completed, without waiting for them.
-// The objects that they use are released then. Further calls do nothing.
-// Source: cuGraphExecDestroy.
+// Close destroys the executable once its launches have completed, without waiting for them. Then it releases the
+// objects that they use. Closing again does nothing. Source: cuGraphExecDestroy.
 func (e *GraphExec) Close() error {
 	if e == nil || e.core == nil {
 		return nil

@@ -50,15 +50,14 @@ func (e *execCore) node(op string, n Node, ready func() error, f func(*execCore)
 	return wrap(op, f(e))
 }
 
-// Set changes the parameters of one node in the executable. n is the node of the graph that
-// the executable was instantiated from; that graph must be open, and does not change. Set
-// affects later launches; the objects that launches in progress use stay retained until
-// they have completed.
+// Set changes the parameters of one node in the executable. n is the node of the graph that the executable was
+// instantiated from; that graph must be open, and does not change. Set affects later launches; the objects that
+// launches in progress use stay retained until they have completed.
 //
-// It returns [ErrForeignNode] for a node of another graph, and [ErrInvalidArgument] if w is
-// for another type of node or CUDA cannot change nodes of this type in an executable. CUDA refuses
-// to change a kernel node that was captured on a stream of a green context, with
-// driver.CUDA_ERROR_INVALID_VALUE: capture again, and use [GraphExec.Update].
+// It returns [ErrForeignNode] for a node of another graph, and [ErrInvalidArgument] if w is for another type of node or
+// CUDA cannot change nodes of this type in an executable. CUDA refuses to change a kernel node that was captured on a
+// stream of a green context, with driver.CUDA_ERROR_INVALID_VALUE: capture again, and use [GraphExec.Update]. Source:
+// functions such as cuGraphExecKernelNodeSetParams.
 func (e *GraphExec) Set(n Node, w NodeParams) error { return e.set("GraphExec.Set", n, &w) }
 
 func (e *GraphExec) set(op string, n Node, w *NodeParams) error {

@@ -30,9 +30,9 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 	return AddAllocWith[T](g, n, AllocOptions{}, deps...)
 }
 
-// FreeNode is a node that frees the memory of b, a buffer that the same or another graph
-// allocates: see [AddAlloc] and [NewBufferAsync]. It must depend on the nodes that use the memory. Using it returns
-// [ErrInvalidArgument] if b is any other buffer. Source: cuGraphAddMemFreeNode.
+// FreeNode returns the parameters of a node that frees the memory of b, a buffer that the same or another graph
+// allocates: see [AddAlloc] and [NewBufferAsync]. The node must depend on the nodes that use the memory. Calls with
+// these parameters return [ErrInvalidArgument] if b is any other buffer. Source: cuGraphAddMemFreeNode.
 func FreeNode[T any](b *Buffer[T]) NodeParams {
 	take := func(op string, k *retained, _ *graphCore) (calls nodeCalls, err error) {
 		s := b.span(nil)
@@ -59,15 +59,14 @@ func (b *Buffer[T]) ofGraph(op string) error {
 	return nil
 }
 
-// FreeAsync enqueues on s the release of memory that a launch of a graph has allocated, see
-// [AddAlloc] and [NewBufferAsync]. It is ordered after all enqueued work that uses the
-// memory, and waits for synchronous copies in flight. The next launch of the graph waits for
-// the release, on any stream. The buffer can be used again after that launch. If s captures,
-// FreeAsync adds a node that frees the memory after all work of the capture that uses it.
+// FreeAsync frees, in the order of s, memory that a launch of a graph has allocated: see [AddAlloc] and
+// [NewBufferAsync]. That happens after all enqueued work that uses the memory, and FreeAsync waits for synchronous
+// copies in flight. The next launch of the graph, on any stream, waits for that. The buffer can be used again after
+// that launch. If s captures, FreeAsync adds a node that frees the memory after all work of the capture that uses it.
 //
-// It returns [ErrInvalidArgument] if no graph allocates b, [ErrNotAllocated] before the first
-// launch of the graph and after another release, and [ErrClosed] if a node of the capture
-// frees the memory already. Source: cuMemFreeAsync.
+// It returns [ErrInvalidArgument] if no graph allocates b, [ErrNotAllocated] before the first launch of the graph or if
+// the memory is already freed, and [ErrClosed] if a node of the capture frees the memory already. Source:
+// cuMemFreeAsync.
 func (b *Buffer[T]) FreeAsync(s *Stream) error {
 	const op = "Buffer.FreeAsync"
 	m, err := b.acquire(op)

@@ -350,7 +350,7 @@ func (g *graphCore) newCondition(o ConditionOptions) (Condition, error) {
 // Raw returns the condition's handle for calls to package driver.
 func (c Condition) Raw() driver.CUgraphConditionalHandle { return c.raw }
 
-// Arg passes the condition to a kernel, as a cudaGraphConditionalHandle.
+// Arg returns the condition as a kernel argument, a cudaGraphConditionalHandle.
 func (c Condition) Arg() Arg { return Val(uint64(c.raw)) }
 
 // AddIf adds a conditional node that runs its body once if the condition is not 0. The body
@@ -371,8 +371,9 @@ func (g *Graph) AddIf(c Condition, deps ...Node) (n Node, body *Graph, err error
 	return n, bodies[0], nil
 }
 
-// AddIfElse is [Graph.AddIf] with a second body, which runs if the condition is 0. It
-// requires a driver for CUDA 12.8. Source: cuGraphAddNode.
+// AddIfElse adds a conditional node with two bodies: the graph then runs once if the condition is not 0, and the graph
+// otherwise if it is 0. The rules for bodies are those of [Graph.AddIf]. It returns [ErrNotSupported] if the driver is
+// older than CUDA 12.8. Source: cuGraphAddNode.
 func (g *Graph) AddIfElse(c Condition, deps ...Node) (n Node, then, otherwise *Graph, err error) {
 	n, bodies, err := g.addConditional("Graph.AddIfElse", driver.CU_GRAPH_COND_TYPE_IF, c, 2, deps)
 	if err != nil {
@@ -381,9 +382,9 @@ func (g *Graph) AddIfElse(c Condition, deps ...Node) (n Node, then, otherwise *G
 	return n, bodies[0], bodies[1], nil
 }
 
-// AddWhile is [Graph.AddIf] with a loop: the body runs repeatedly while the condition is not
-// 0. The condition is read before each run, so a kernel in the body must clear it to end
-// the loop. Source: cuGraphAddNode.
+// AddWhile adds a conditional node whose body runs repeatedly while the condition is not 0. CUDA reads the condition
+// before each run, so a kernel in the body must clear it to end the loop. The rules and errors are those of
+// [Graph.AddIf]. Source: cuGraphAddNode.
 func (g *Graph) AddWhile(c Condition, deps ...Node) (n Node, body *Graph, err error) {
 	n, bodies, err := g.addConditional("Graph.AddWhile", driver.CU_GRAPH_COND_TYPE_WHILE, c, 1, deps)
 	if err != nil {
@@ -392,9 +393,9 @@ func (g *Graph) AddWhile(c Condition, deps ...Node) (n Node, body *Graph, err er
 	return n, bodies[0], nil
 }
 
-// AddSwitch is [Graph.AddIf] with any number of bodies: the body whose index equals the
-// condition runs, or none if there is no such body. It returns [ErrRange] if bodies is below
-// 1 or above 4096. It requires a driver for CUDA 12.8. Source: cuGraphAddNode.
+// AddSwitch adds a conditional node with any number of bodies: the one whose index equals the condition runs once, or
+// none if there is no such body. The rules for bodies are those of [Graph.AddIf]. It returns [ErrRange] if bodies is
+// below 1 or above 4096, and [ErrNotSupported] if the driver is older than CUDA 12.8. Source: cuGraphAddNode.
 func (g *Graph) AddSwitch(c Condition, bodies int, deps ...Node) (Node, []*Graph, error) {
 	return g.addConditional("Graph.AddSwitch", driver.CU_GRAPH_COND_TYPE_SWITCH, c, bodies, deps)
 }

@@ -114,15 +114,15 @@ func always(calls nodeCalls, retain func(op string, k *retained) error) func(str
 	return func(op string, k *retained, _ *graphCore) (nodeCalls, error) { return calls, retain(op, k) }
 }
 
-// EmptyNode is a node that does nothing. Use it as a join point, to make one set of nodes
-// wait for another. Source: cuGraphAddEmptyNode.
+// EmptyNode returns the parameters of a node that does nothing. Use it as a join point, to make one set of nodes wait
+// for another. Source: cuGraphAddEmptyNode.
 func EmptyNode() NodeParams {
 	calls := nodeCalls{adds: driver.CuGraphAddEmptyNode}
 	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_EMPTY, always(calls, func(string, *retained) error { return nil })}}
 }
 
-// HostFuncNode is a node that calls f on a thread of the driver, once per launch of the
-// graph. The rules of [Stream.LaunchHostFunc] apply: f must not call CUDA.
+// HostFuncNode returns the parameters of a node that calls f on a thread of the driver, once per launch of the graph.
+// The rules of [Stream.LaunchHostFunc] apply: f must not call CUDA.
 //
 // Source: cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams.
 func HostFuncNode(f func()) NodeParams {
@@ -151,18 +151,16 @@ func hostNode(token uintptr) nodeCalls {
 	}
 }
 
-// RecordNode is a node that records an event: the event completes when the nodes that this
-// one depends on have completed. After the launch, [Stream.WaitEvent] makes other streams
-// wait for it. Source: cuGraphAddEventRecordNode, cuGraphEventRecordNodeSetEvent,
-// cuGraphExecEventRecordNodeSetEvent.
+// RecordNode returns the parameters of a node that records an event: the event completes when the nodes that this one
+// depends on have completed. After the launch, [Stream.WaitEvent] makes other streams wait for it. Source:
+// cuGraphAddEventRecordNode, cuGraphEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent.
 func RecordNode(e *Event) NodeParams {
 	return eventNode(driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD, e, driver.CuGraphAddEventRecordNode,
 		driver.CuGraphEventRecordNodeSetEvent, driver.CuGraphExecEventRecordNodeSetEvent)
 }
 
-// WaitEventNode is a node that waits for an event: for its latest record at the launch of
-// the graph. Source: cuGraphAddEventWaitNode, cuGraphEventWaitNodeSetEvent,
-// cuGraphExecEventWaitNodeSetEvent.
+// WaitEventNode returns the parameters of a node that waits for the record of an event that is the latest when the
+// graph is launched. Source: cuGraphAddEventWaitNode, cuGraphEventWaitNodeSetEvent, cuGraphExecEventWaitNodeSetEvent.
 func WaitEventNode(e *Event) NodeParams {
 	return eventNode(driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT, e, driver.CuGraphAddEventWaitNode,
 		driver.CuGraphEventWaitNodeSetEvent, driver.CuGraphExecEventWaitNodeSetEvent)
@@ -192,9 +190,8 @@ func (e *Event) retainedBy(op string, k *retained) error {
 	return nil
 }
 
-// MemOpsNode is a node of 1 to 255 memory operations in the context x: see
-// [Stream.MemOps]. Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
-// cuGraphExecBatchMemOpNodeSetParams.
+// MemOpsNode returns the parameters of a node with 1 to 255 memory operations in the context x: see [Stream.MemOps].
+// Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams, cuGraphExecBatchMemOpNodeSetParams.
 func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 	ops = slices.Clone(ops) // the program may change its slice
 	take := func(op string, k *retained, _ *graphCore) (calls nodeCalls, err error) {
@@ -246,11 +243,10 @@ func pinned(batch []driver.CUstreamBatchMemOpParams, f func() error) error {
 	return f()
 }
 
-// CopyNode is a node that copies all of src to the start of dst. Either may be device memory
-// or pinned host memory. Using it returns [ErrRange] if src is longer than dst, and
-// [ErrOverlap] if they overlap. CUDA changes a copy node of an executable only to memory of
-// the same devices. Source: cuGraphAddMemcpyNode, cuGraphMemcpyNodeSetParams,
-// cuGraphExecMemcpyNodeSetParams.
+// CopyNode returns the parameters of a node that copies all of src to the start of dst. Either may be device memory or
+// pinned host memory. Calls with these parameters return [ErrRange] if src is longer than dst, and [ErrOverlap] if they
+// overlap. CUDA changes a copy node of an executable only to memory of the same devices. Source: cuGraphAddMemcpyNode,
+// cuGraphMemcpyNodeSetParams, cuGraphExecMemcpyNodeSetParams.
 func CopyNode[T any](dst, src Memory[T]) NodeParams {
 	to, from := spanOf(dst), spanOf(src)
 	take := func(op string, k *retained, _ *graphCore) (calls nodeCalls, err error) {
@@ -298,11 +294,11 @@ func (s *span) side() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer) 
 	return driver.CU_MEMORYTYPE_DEVICE, s.at, nil
 }
 
-// FillNode is a node that sets every value of m to v. If T has 1 byte, or 2 or 4 and is aligned to
-// its size, that is a fill node of CUDA (a memset), which it changes in an executable only to memory
-// of the same device; for other types it is a kernel node: see [Buffer.Fill]. Using it returns [ErrInvalidArgument]
-// if T has more than 4,000 bytes that are not all 0. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
-// cuGraphExecMemsetNodeSetParams, cuGraphAddKernelNode, cuGraphKernelNodeSetParams,
+// FillNode returns the parameters of a node that sets every value of m to v. If T has 1 byte, or 2 or 4 and is aligned
+// to its size, that is a fill node of CUDA (a memset), which it changes in an executable only to memory of the same
+// device; for other types it is a kernel node: see [Buffer.Fill]. Calls with these parameters return
+// [ErrInvalidArgument] if T has more than 4,000 bytes that are not all 0. Source: cuGraphAddMemsetNode,
+// cuGraphMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams, cuGraphAddKernelNode, cuGraphKernelNodeSetParams,
 // cuGraphExecKernelNodeSetParams.
 func FillNode[T any](m Memory[T], v T) NodeParams {
 	s := spanOf(m)

@@ -27,14 +27,12 @@ type kernelNodeRest struct {
 	args []Arg
 }
 
-// KernelNode is a node that launches a kernel: see [Kernel.Launch] for the arguments and errors.
-// KernelNode copies the values of the arguments. Only the value of a [Ref] is read later, when
-// the node is added or set.
+// KernelNode returns the parameters of a node that launches a kernel: see [Kernel.Launch] for the arguments and errors.
+// It copies the values of the arguments. Only the value of a [Ref] is read later, when the node is added or set.
 //
-// [Graph.Add] and [Node.Set] also set cfg's launch attributes: Cluster, Cooperative,
-// Priority, ProgrammaticSerialization, MemSyncDomain and Attributes. A later Set without an
-// attribute leaves it unchanged. [GraphExec.Set] returns [ErrInvalidArgument] if cfg sets
-// any.
+// [Graph.Add] and [Node.Set] also set cfg's launch attributes: Cluster, Cooperative, Priority,
+// ProgrammaticSerialization, MemSyncDomain and Attributes. A later Set without an attribute leaves it unchanged.
+// [GraphExec.Set] returns [ErrInvalidArgument] if cfg sets any.
 //
 // Source: cuGraphAddKernelNode, cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
 // cuGraphExecKernelNodeSetParams.

@@ -166,7 +166,7 @@ func (g *GreenContext) Close() error {
 	return g.core.Close()
 }
 
-// Raw returns the handle for calls of package driver, of which only one at a time may use
+// Raw returns the handle for calls to package driver, of which only one at a time may use
 // it. It returns 0 once the green context is closed. Keep g reachable while the handle is
 // in use.
 func (g *GreenContext) Raw() driver.CUgreenCtx {
@@ -194,9 +194,9 @@ func (g *GreenContext) NewStream() (*Stream, error) {
 	return g.NewStreamWith(StreamOptions{NonBlocking: true})
 }
 
-// NewStreamWith is [GreenContext.NewStream] with options. It returns [ErrInvalidArgument] unless
-// o.NonBlocking is set: CUDA has no others here. It returns [ErrRange] if o.Priority is outside
-// the context's range and o.ClampPriority is not set.
+// NewStreamWith creates a stream with options: see [GreenContext.NewStream]. It returns [ErrInvalidArgument] unless
+// o.NonBlocking is set: CUDA has no others here. It returns [ErrRange] if o.Priority is outside the context's range and
+// o.ClampPriority is not set.
 func (g *GreenContext) NewStreamWith(o StreamOptions) (*Stream, error) {
 	const op = "GreenContext.NewStream"
 	c, err := g.acquire(op)
@@ -274,7 +274,8 @@ func (g *GreenContext) wait(ctx context.Context, op string) error {
 	return w.wait(ctx, op)
 }
 
-// Synchronize is [GreenContext.Wait] without a deadline.
+// Synchronize waits until the current work of all streams of the green context has completed, without a deadline: see
+// [GreenContext.Wait].
 func (g *GreenContext) Synchronize() error {
 	return g.wait(context.Background(), "GreenContext.Synchronize")
 }

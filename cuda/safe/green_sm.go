@@ -27,7 +27,7 @@ func (d Device) sms(op string) (SMResource, error) {
 // Device returns the GPU that has the multiprocessors.
 func (m SMResource) Device() Device { return m.device }
 
-// Raw returns the resource for calls of package driver.
+// Raw returns the resource for calls to package driver.
 func (m SMResource) Raw() driver.CUdevResource { return m.raw }
 
 // String describes the multiprocessors for messages.

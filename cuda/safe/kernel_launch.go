@@ -393,8 +393,8 @@ func plain[T any](v T) bool {
 	return faultOf(reflect.TypeFor[T]()).pointer == ""
 }
 
-// Arg passes the buffer's device address to a kernel: 0 if the buffer is empty. The launch
-// retains the memory.
+// Arg returns the buffer's device address as a kernel argument: 0 if the buffer is empty. The launch retains the
+// memory.
 func (b *Buffer[T]) Arg() Arg {
 	if b == nil || b.memory == nil {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
@@ -405,8 +405,8 @@ func (b *Buffer[T]) Arg() Arg {
 	return addressArg(b.memory, uint64(b.address))
 }
 
-// Arg passes the memory's device address to a kernel: 0 if the memory is empty. The launch
-// retains the memory.
+// Arg returns the memory's device address as a kernel argument: 0 if the memory is empty. The launch retains the
+// memory.
 func (h *Pinned[T]) Arg() Arg {
 	switch {
 	case h == nil || h.memory == nil || h.n > 0 && h.memory.address == 0:

@@ -31,7 +31,7 @@ func (b *Buffer[T]) pointsToVoid()  {}
 func (h *Pinned[T]) pointsToVoid()  {}
 func (b *Pitched[T]) pointsToVoid() {}
 
-// PointerArg passes the address of p to a kernel, as p.Arg does, or 0 if p is nil.
+// PointerArg returns the address of p as a kernel argument, or 0 if p is nil.
 func PointerArg[T any](p Pointer[T]) Arg {
 	if p == nil {
 		return nullArg()
@@ -39,7 +39,7 @@ func PointerArg[T any](p Pointer[T]) Arg {
 	return p.Arg()
 }
 
-// VoidPointerArg is [PointerArg] for void pointers.
+// VoidPointerArg returns the address of p as a kernel argument, or 0 if p is nil.
 func VoidPointerArg(p VoidPointer) Arg {
 	if p == nil {
 		return nullArg()
@@ -55,7 +55,7 @@ func nullArg() Arg { return Arg{rt.Arg{Tag: rt.Tag(rt.Near, unsafe.Sizeof(uint64
 // the memory: see [PointerAddress].
 type Address[T any] struct{ address uint64 }
 
-// Raw returns the address as calls of package driver take it.
+// Raw returns the address for calls to package driver.
 func (a Address[T]) Raw() driver.CUdeviceptr { return driver.CUdeviceptr(a.address) }
 
 // PointerAddress returns the address of p, and appends p to uses, for the [LaunchConfig].Uses of each
@@ -69,7 +69,7 @@ func PointerAddress[T any](p Pointer[T], uses []Arg) (Address[T], []Arg) {
 	return Address[T]{a.raw.A}, append(uses, a)
 }
 
-// VoidPointerAddress is [PointerAddress] for void pointers.
+// VoidPointerAddress returns the address of p and appends p to uses, as [PointerAddress] does for typed pointers.
 func VoidPointerAddress(p VoidPointer, uses []Arg) (Address[byte], []Arg) {
 	if p == nil {
 		return Address[byte]{}, uses

@@ -8,10 +8,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
-// An Arena allocates many short-lived buffers of one stream: see [NewBufferIn]. It takes
-// large blocks of memory in the order of the stream and hands out parts of them, without a
-// call of the driver. [Arena.Reset] closes all its buffers at once. Any number of
-// goroutines may use an Arena at once.
+// An Arena allocates many short-lived buffers of one stream: see [NewBufferIn]. It allocates large blocks of memory in
+// stream order and hands out parts of them without calling the driver. [Arena.Reset] closes all its buffers at once.
+// Any number of goroutines may use an Arena at once.
 type Arena struct{ *arenaCore }
 
 // An arenaCore is what an Arena and its copies share.
@@ -130,19 +129,17 @@ func (a *Arena) grow(size uint64) (*memory, error) {
 	return m, nil
 }
 
-// Reset closes all buffers of the arena: using one then returns [ErrClosed]. If only the arena's
-// stream has used the memory, it is released in the order of that stream, and otherwise after all
-// work that uses it. Reset does not wait. If the arena had several blocks, its next block is as
-// large as all of them together: an arena that is reset after each piece of work soon needs only
-// one block.
+// Reset closes all buffers of the arena: using one then returns [ErrClosed]. If only the arena's stream has used the
+// memory, it is freed in the order of that stream, and otherwise after all work that uses it. Reset does not wait. If
+// the arena had several blocks, its next block is as large as all of them together: an arena that is reset after each
+// piece of work soon needs only one block.
 //
-// Call Reset at the end of the function of a [Stream.Scope], for buffers that the scope
-// alone needs.
-// Source: cuMemFreeAsync.
+// Call Reset at the end of the function of a [Stream.Scope], for buffers that the scope alone needs. Source:
+// cuMemFreeAsync.
 func (a *Arena) Reset() error { return a.free("Arena.Reset", false) }
 
-// Close is [Arena.Reset], and closes the arena. Closing again does nothing.
-// Source: cuMemFreeAsync.
+// Close closes all buffers of the arena, as [Arena.Reset] does, and the arena. Closing again does nothing. Source:
+// cuMemFreeAsync.
 func (a *Arena) Close() error {
 	if a.none() {
 		return nil

@@ -92,22 +92,20 @@ func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	return NewBufferWith[T](x, n, BufferOptions{})
 }
 
-// NewBufferAsync allocates device memory for n values in the order of a stream. The
-// memory is not initialized. Other streams may use it once they have waited for an event
-// recorded on s after this call. [Buffer.Close] frees the memory in the order of s. It
-// returns [ErrNotSupported] if the device has no memory pools, see [Properties].
+// NewBufferAsync allocates device memory for n values in stream order. The memory is not initialized. Other streams may
+// use it once they have waited for an event recorded on s after this call. [Buffer.Close] frees the memory in the order
+// of s. It returns [ErrNotSupported] if the device has no memory pools, see [Properties].
 //
-// If s is capturing, each launch of the graph allocates the memory, always at the same address.
-// During the capture, Close and [Buffer.FreeAsync] capture the release, after all captured work
-// that uses the memory. Memory that is not released in the capture stays allocated after a
-// launch. Work on other streams that waits for the launch may use it, until the next launch of
-// the executable frees it and allocates it again: the executable always has
-// [InstantiateOptions].AutoFreeOnLaunch. FreeAsync frees the memory earlier. Using it outside of
-// captures before the first [GraphExec.Launch] returns [ErrNotAllocated]. The buffer is closed
-// with the graph and its executables, if not before.
+// If s is capturing, each launch of the graph allocates the memory, always at the same address. During the capture,
+// Close and [Buffer.FreeAsync] capture the release, after all captured work that uses the memory. Memory that is not
+// released in the capture stays allocated after a launch. Work on other streams that waits for the launch may use it,
+// until the next launch of the executable frees it and allocates it again: the executable always has
+// [InstantiateOptions].AutoFreeOnLaunch. FreeAsync frees the memory earlier. Using it outside captures before the
+// first [GraphExec.Launch] returns [ErrNotAllocated]. The buffer is closed with the graph and its executables, if not
+// before.
 //
-// A graph that allocates memory can have one executable at a time: see [AddAlloc].
-// Source: cuMemAllocAsync, cuMemFreeAsync.
+// A graph that allocates memory can have one executable at a time: see [AddAlloc]. Source: cuMemAllocAsync,
+// cuMemFreeAsync.
 func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 	const op = "NewBufferAsync"
 	size, c, err := valuesIn[T](op, s, n)
@@ -190,7 +188,7 @@ func (b *Buffer[T]) Size() uint64 {
 	return uint64(b.Len()) * uint64(unsafe.Sizeof(zero))
 }
 
-// Raw returns the device address, for calls of package driver and for other libraries. It returns
+// Raw returns the device address, for calls to package driver and for other libraries. It returns
 // 0 if the Buffer is empty, and once it is closed and calls of [EnqueueRaw] that use it have
 // returned.
 //

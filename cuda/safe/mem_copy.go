@@ -220,8 +220,9 @@ func (b *Buffer[T]) Fill(v T) error {
 	return s.fillNow(op, f)
 }
 
-// FillAsync enqueues [Buffer.Fill].
-// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel.
+// FillAsync enqueues a fill that sets every value of the Buffer to v, as [Buffer.Fill] does. It returns
+// [ErrInvalidArgument] if v is not all zeros and has more than 4,000 bytes, and [ErrContextMismatch] if b belongs to
+// another context than the stream. Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel.
 func (b *Buffer[T]) FillAsync(s *Stream, v T) error {
 	const op = "Buffer.FillAsync"
 	m := b.span(nil)

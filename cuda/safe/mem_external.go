@@ -87,7 +87,7 @@ func (m *ExternalMemory) Close() error {
 	return m.memory.close()
 }
 
-// Raw returns the handle for calls of package driver. It returns 0 once m is closed. Keep
+// Raw returns the handle for calls to package driver. It returns 0 once m is closed. Keep
 // m reachable while you use the handle.
 func (m *ExternalMemory) Raw() driver.CUexternalMemory {
 	if m == nil || m.memory == nil || m.memory.Closed() {

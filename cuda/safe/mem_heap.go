@@ -262,8 +262,8 @@ func needsPlain(code driver.CUresult) error {
 	return e
 }
 
-// NewBufferWith is [NewBuffer] with options.
-// Source: cuMemAllocFromPoolAsync, cuMemAlloc, and cuMemFreeAsync or cuMemFree when closed.
+// NewBufferWith allocates device memory for n values with options, and returns the errors of [NewBuffer]. Source:
+// cuMemAllocFromPoolAsync, cuMemAlloc, and cuMemFreeAsync or cuMemFree when closed.
 func NewBufferWith[T any](x *Context, n int, o BufferOptions) (*Buffer[T], error) {
 	const op = "NewBuffer"
 	size, c, err := valuesIn[T](op, x, n)

@@ -38,17 +38,15 @@ func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	return newBuffer[T](b, n), nil
 }
 
-// Data returns memory that the host can access as a Go slice: memory of
-// [NewManagedBuffer], or host or managed memory of a [Pool] or of [AddAllocWith]. It
-// returns nil for other Buffers, and once the Buffer is closed. Keep b open and reachable, for instance by runtime.KeepAlive, as long as you use the
-// slice: it does not keep the memory alive, and a later access corrupts whatever has the
-// memory by then. Memory of AddAllocWith exists only from the completion of the node that
-// allocates it until it is freed, and Data does not check that.
+// Data returns memory that the host can access as a Go slice: memory of [NewManagedBuffer], or host or managed memory
+// of a [Pool] or of [AddAllocWith]. It returns nil for other Buffers, and once the Buffer is closed. Keep b open and
+// reachable, for instance by runtime.KeepAlive, as long as you use the slice: it does not keep the memory alive, which
+// may have another use by then. Memory of AddAllocWith exists only from the completion of the node that allocates it
+// until it is freed, and Data does not check that.
 //
-// The host sees what a kernel has written once it has waited for the stream. If the
-// device's driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0, the process crashes
-// when the host accesses managed memory while the device is working. On such a device,
-// restrict the work that may use the memory by [Buffer.AttachAsync].
+// The host sees what a kernel has written once it has waited for the stream. If the device's
+// driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0, the process crashes when the host accesses managed memory
+// while the device is working. On such a device, restrict the work that may use the memory by [Buffer.AttachAsync].
 func (b *Buffer[T]) Data() []T {
 	if b == nil || b.memory == nil || b.memory.host == nil || b.memory.Closed() {
 		return nil

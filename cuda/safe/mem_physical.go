@@ -62,10 +62,9 @@ func (o PhysicalMemoryOptions) properties(c *contextCore) driver.CUmemAllocation
 	return p
 }
 
-// Granularity returns the granularity of such memory in bytes: the minimum that sizes and
-// offsets must be multiples of, and the one recommended for the best performance. It returns
-// [ErrInvalidArgument] if the ID of the location is none of CUDA's.
-// Source: cuMemGetAllocationGranularity.
+// Granularity returns the granularity in bytes of memory that [NewPhysicalMemory] allocates with these options: the
+// minimum that sizes and offsets must be multiples of, and the one recommended for the best performance. It returns
+// [ErrInvalidArgument] if CUDA does not know the ID of the location. Source: cuMemGetAllocationGranularity.
 func (x *Context) Granularity(o PhysicalMemoryOptions) (minimum, recommended uint64, err error) {
 	const op = "Context.Granularity"
 	c, err := x.acquire(op)
@@ -99,12 +98,10 @@ func measure(op string, size uint64, p *driver.CUmemAllocationProp) (rounded, gr
 	return (size + granule - 1) / granule * granule, granule, nil
 }
 
-// NewPhysicalMemory allocates at least size bytes, rounded up to the minimum of
-// [Context.Granularity]: see [PhysicalMemory.Size]. The memory is not initialized. It
-// returns [ErrNotSupported] if the device lacks virtual memory management, or cannot
-// share memory that is to be Shareable, [ErrRange] if size is 0, [ErrInvalidArgument] if the
-// ID of the location is none of CUDA's, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device
-// has too little memory left.
+// NewPhysicalMemory allocates at least size bytes, rounded up to the minimum of [Context.Granularity]: see
+// [PhysicalMemory.Size]. The memory is not initialized. It returns [ErrNotSupported] if the device lacks virtual memory
+// management, or cannot share memory that is to be Shareable, [ErrRange] if size is 0, [ErrInvalidArgument] if CUDA
+// does not know the ID of the location, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory left.
 // Source: cuMemCreate, cuMemGetAllocationGranularity, and cuMemRelease when closed.
 func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*PhysicalMemory, error) {
 	const op = "NewPhysicalMemory"
@@ -274,7 +271,7 @@ func (p *PhysicalMemory) Location() Location {
 	return p.core.location
 }
 
-// Raw returns the handle for calls of package driver. It returns 0 once p is closed. Keep
+// Raw returns the handle for calls to package driver. It returns 0 once p is closed. Keep
 // p reachable while you use the handle.
 func (p *PhysicalMemory) Raw() driver.CUmemGenericAllocationHandle {
 	if p == nil || p.core == nil || p.core.Closed() {

@@ -39,7 +39,8 @@ func NewPinned[T any](x *Context, n int) (*Pinned[T], error) {
 	return NewPinnedWith[T](x, n, PinnedOptions{})
 }
 
-// NewPinnedWith is [NewPinned] with options. It returns [ErrInvalidArgument] if ReadOnly is set, too.
+// NewPinnedWith allocates pinned memory for n values with options. It returns the errors of [NewPinned], and
+// [ErrInvalidArgument] if o.ReadOnly is set.
 func NewPinnedWith[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 	const op = "NewPinned"
 	size, err := sizeOf[T](n)
@@ -86,13 +87,12 @@ func RegisterPinned[T any](x *Context, s []T) (*Pinned[T], error) {
 	return RegisterPinnedWith(x, s, PinnedOptions{})
 }
 
-// RegisterPinnedWith is [RegisterPinned] with options. The slice may lie in a file that is mapped into memory: map it
-// with MAP_SHARED, set ReadOnly if the mapping is read-only or the file on a disk, and close the Pinned before you end
-// the mapping.
+// RegisterPinnedWith page-locks the memory of a slice with options: see [RegisterPinned]. The slice may lie in a file
+// that is mapped into memory: map it with MAP_SHARED, set ReadOnly if the mapping is read-only or the file on a disk,
+// and close the Pinned before you end the mapping.
 //
-// It returns [ErrInvalidArgument] if WriteCombined is set, too, and if ReadOnly is set for memory of a file on a disk
-// that is mapped with MAP_PRIVATE: CUDA would never return.
-// Source: cuMemHostRegister, cuMemHostUnregister.
+// It also returns [ErrInvalidArgument] if WriteCombined is set, or if ReadOnly is set for memory of a file on a disk
+// that is mapped with MAP_PRIVATE: CUDA would never return. Source: cuMemHostRegister, cuMemHostUnregister.
 func RegisterPinnedWith[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], error) {
 	const op = "RegisterPinned"
 	size, err := sizeOf[T](len(s))
@@ -180,9 +180,8 @@ func (h *Pinned[T]) Close() error {
 
 // Data returns the memory as a Go slice, or nil once the Pinned is closed.
 //
-// Keep h open and reachable, for instance by runtime.KeepAlive, as long as you use the slice, unless
-// h is of RegisterPinned. The slice does not keep the memory alive, and a later access corrupts
-// whatever has the memory by then.
+// Keep h open and reachable, for instance by runtime.KeepAlive, as long as you use the slice, unless h is of
+// RegisterPinned. The slice does not keep the memory alive, which may have another use by then.
 func (h *Pinned[T]) Data() []T {
 	if h == nil || h.memory == nil || h.memory.Closed() {
 		return nil
@@ -245,19 +244,18 @@ func (h *Pinned[T]) CopyFrom(src *Pinned[T]) error {
 	return to.copyNow("Pinned.CopyFrom", &from)
 }
 
-// CopyFromAsync enqueues [Pinned.CopyFrom] on a stream of any context. Do not read or
-// write h, nor change src, before the copy has completed. A capture records the copy.
-// Source: cuMemcpyAsync.
+// CopyFromAsync enqueues a copy of src to the beginning of h, on a stream of any context. Do not read or write h, nor
+// change src, before the copy has completed. It returns [ErrRange] if h is shorter than src, and [ErrOverlap] if they
+// overlap. Source: cuMemcpyAsync.
 func (h *Pinned[T]) CopyFromAsync(s *Stream, src *Pinned[T]) error {
 	to, from := h.span(nil), src.span(nil)
 	return to.copyAsync("Pinned.CopyFromAsync", s, &from)
 }
 
-// Fill has the device set every value of h to v, as [Buffer.Fill] does for a buffer. It waits for
-// all work that uses h, and returns when the memory is set. It returns [ErrCapturing] if a stream
-// that uses h is capturing, and [ErrInvalidArgument] if the device cannot access h.
-// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel,
-// cuStreamSynchronize.
+// Fill sets every value of h to v, on the device, as [Buffer.Fill] does. It waits for all work that uses h, and returns
+// when the memory is set. It returns [ErrCapturing] if a stream that uses h is capturing, and [ErrInvalidArgument] if
+// the device cannot access h, or if v is not all zeros and has more than 4,000 bytes. Source: cuMemsetD8Async,
+// cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel, cuStreamSynchronize.
 func (h *Pinned[T]) Fill(v T) error {
 	const op = "Pinned.Fill"
 	s := h.span(nil)
@@ -268,9 +266,9 @@ func (h *Pinned[T]) Fill(v T) error {
 	return s.fillNow(op, f)
 }
 
-// FillAsync enqueues [Pinned.Fill] on a stream of any context. Do not read or write h
-// before the work has completed.
-// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel.
+// FillAsync enqueues a fill that sets every value of h to v, as [Pinned.Fill] does, on a stream of any context. Do not
+// read or write h before the work has completed. Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or
+// cuLaunchKernel.
 func (h *Pinned[T]) FillAsync(s *Stream, v T) error {
 	const op = "Pinned.FillAsync"
 	m := h.span(nil)

@@ -302,9 +302,9 @@ func (b *Pitched[T]) Fill(v T) error {
 	return b.setNow(op, row)
 }
 
-// FillAsync enqueues [Pitched.Fill]. If b is a part of a volume with room between its slices,
-// FillAsync enqueues a fill for each slice, and work of other goroutines may come between them.
-// Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async or cuLaunchKernel.
+// FillAsync enqueues a fill that sets every value of b to v, with the errors of [Pitched.Fill]. If b is a part of a
+// volume with room between its slices, FillAsync enqueues a fill for each slice, and work of other goroutines may come
+// between them. Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async or cuLaunchKernel.
 func (b *Pitched[T]) FillAsync(s *Stream, v T) error {
 	const op = "Pitched.FillAsync"
 	row, err := filling(op, v, b.Extent().Width)

@@ -35,12 +35,10 @@ func (b *Pitched[T]) copyNow(op string, dst, src *Pitched[T]) error {
 	return c.ctx.copyNow(op, &c.Copy, unsafe.Pointer(&c.params), c.blocks...)
 }
 
-// CopyFromAsync enqueues [Pitched.CopyFrom]. Do not touch host memory before the copy has
-// completed. It returns [ErrContextMismatch] if neither belongs to the stream's context,
-// [ErrInvalidArgument] if one is a Go slice or both are host memory, and [ErrRange] and
-// [ErrOverlap] as CopyFrom does. A capture records the copy, but a copy between devices
-// returns [ErrCapturing].
-// Source: cuMemcpy3DAsync, or cuMemcpy3DPeerAsync between devices.
+// CopyFromAsync enqueues a copy of src to the beginning of b. Do not access host memory of either before the copy has
+// completed. It returns [ErrContextMismatch] if neither belongs to the stream's context, [ErrInvalidArgument] if one is
+// a Go slice or both are host memory, and [ErrRange] and [ErrOverlap] as CopyFrom does. A copy between devices cannot
+// be captured: it returns [ErrCapturing]. Source: cuMemcpy3DAsync, or cuMemcpy3DPeerAsync between devices.
 func (b *Pitched[T]) CopyFromAsync(s *Stream, src *Pitched[T]) error {
 	return b.copyAsync("Pitched.CopyFromAsync", s, b, src)
 }

@@ -68,11 +68,11 @@ type PoolOptions struct {
 // Source: cuMemPoolCreate, and cuMemPoolDestroy when closed.
 func NewPool(x *Context) (*Pool, error) { return NewPoolWith(x, PoolOptions{}) }
 
-// NewPoolWith is [NewPool] with options, for other memory, too. Kernels on the context's device can access it from the
-// start. If it is host or managed memory, [Buffer.Data] gives the host access. NewPoolWith
-// returns [ErrNotSupported] if the device or the driver lacks a feature that the options
-// ask for, and [ErrInvalidArgument] if Location is another device.
-// Source: cuMemPoolCreate, cuMemPoolSetAccess, and cuMemPoolDestroy when closed.
+// NewPoolWith creates a pool with options: it may have a maximum size, other memory than the device's, or be shared
+// with other processes. Kernels on the context's device can access the memory from the start. If it is host or managed
+// memory, [Buffer.Data] gives the host access. NewPoolWith returns [ErrNotSupported] if the device or the driver lacks
+// a feature that the options ask for, and [ErrInvalidArgument] if Location is another device. Source: cuMemPoolCreate,
+// cuMemPoolSetAccess, and cuMemPoolDestroy when closed.
 func NewPoolWith(x *Context, o PoolOptions) (*Pool, error) {
 	const op = "NewPool"
 	c, err := x.acquire(op)
@@ -328,7 +328,7 @@ func (p *Pool) Close() error {
 	return p.core.Close()
 }
 
-// Raw returns the handle for calls of package driver and of the runtime API, which share
+// Raw returns the handle for calls to package driver and to the runtime API, which share
 // it: cudart13.CudaMemPool_t(p.Raw()). It returns 0 once the pool is closed. Keep p
 // reachable while you use the handle.
 func (p *Pool) Raw() driver.CUmemoryPool {
@@ -355,7 +355,7 @@ func (p *Pool) MakeCurrent() error {
 
 // Trim returns unused memory to the system, but retains keep bytes. A Buffer counts as
 // used until its stream has reached the release and the host has noticed, so wait for the
-// stream first. If raw calls have freed memory on a borrowed stream, outside of [EnqueueRaw],
+// stream first. If raw calls have freed memory on a borrowed stream, outside [EnqueueRaw],
 // wait for that by cuStreamSynchronize. More than keep bytes may stay, because memory goes in
 // large pieces.
 // Source: cuMemPoolTrimTo.
@@ -365,12 +365,11 @@ func (p *Pool) Trim(keep uint64) error {
 	})
 }
 
-// NewBufferFrom is [NewBufferAsync] with memory of a pool. The host may access host or
-// managed memory by [Buffer.Data] once it has waited for the stream. It returns
-// [ErrContextMismatch] if pool and stream belong to different contexts,
-// driver.CUDA_ERROR_OUT_OF_MEMORY if the pool's maximum size is reached,
-// [ErrInvalidArgument] if the pool is imported, and [ErrCapturing] if s is capturing.
-// Source: cuMemAllocFromPoolAsync, cuMemFreeAsync.
+// NewBufferFrom allocates memory for n values from a pool, in stream order: see [NewBufferAsync]. The host may access
+// host or managed memory by [Buffer.Data] once it has waited for the stream. It returns [ErrContextMismatch] if pool
+// and stream belong to different contexts, driver.CUDA_ERROR_OUT_OF_MEMORY if the pool's maximum size is reached,
+// [ErrInvalidArgument] if the pool is imported, and [ErrCapturing] if s is capturing. Source: cuMemAllocFromPoolAsync,
+// cuMemFreeAsync.
 func NewBufferFrom[T any](p *Pool, s *Stream, n int) (*Buffer[T], error) {
 	const op = "NewBufferFrom"
 	size, c, err := valuesIn[T](op, p, n)
@@ -417,16 +416,15 @@ func (p *Pool) String() string {
 	return handleText("Pool", p.core.raw, p.core.ctx.device, p.core.Closed())
 }
 
-// Attribute returns any attribute of the pool, such as one that has no method of its own.
-// It returns driver.CUDA_ERROR_INVALID_VALUE if the driver does not know the attribute.
-// Source: cuMemPoolGetAttribute.
+// Attribute returns an attribute of the pool, such as driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT in bytes. It returns
+// driver.CUDA_ERROR_INVALID_VALUE if the driver does not know the attribute. Source: cuMemPoolGetAttribute.
 func (p *Pool) Attribute(id driver.CUmemPool_attribute) (v uint64, err error) {
 	err = p.do("Pool.Attribute", func(c *poolCore) error { return c.fetch(id, &v) })
 	return v, err
 }
 
-// SetAttribute sets any attribute of the pool that can be set.
-// Source: cuMemPoolSetAttribute.
+// SetAttribute sets an attribute of the pool, such as driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD in bytes.  Source:
+// cuMemPoolSetAttribute.
 func (p *Pool) SetAttribute(id driver.CUmemPool_attribute, v uint64) error {
 	return p.do("Pool.SetAttribute", func(c *poolCore) error { return c.put(id, v) })
 }

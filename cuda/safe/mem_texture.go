@@ -22,7 +22,7 @@ type Texture struct {
 // [NewPitchedTexture]. The zero value is CUDA's default: it reads the nearest value,
 // coordinates count values, and integers of 8 and 16 bits are normalized to fractions.
 type TextureOptions struct {
-	// Address is how x, y and z outside of the texture are treated. It counts only with
+	// Address is how x, y and z outside the texture are treated. It counts only with
 	// Normalized coordinates; others are always clamped
 	// (driver.CU_TR_ADDRESS_MODE_CLAMP).
 	Address [3]driver.CUaddress_mode
@@ -36,7 +36,7 @@ type TextureOptions struct {
 	ReadIntegers bool
 	// SRGB converts 8-bit values from sRGB to linear.
 	SRGB bool
-	// Border is the value outside of the texture with driver.CU_TR_ADDRESS_MODE_BORDER.
+	// Border is the value outside the texture with driver.CU_TR_ADDRESS_MODE_BORDER.
 	Border [4]float32
 	// MaxAnisotropy is the maximum ratio of anisotropic filtering, 1 to 16; 0 counts as
 	// 1.
@@ -192,7 +192,7 @@ func (t *Texture) Close() error {
 	return t.memory.close()
 }
 
-// Raw returns the handle for calls of package driver and of the runtime API. It returns 0
+// Raw returns the handle for calls to package driver and to the runtime API. It returns 0
 // once the texture is closed. If a kernel gets the handle inside a struct, name the
 // texture in [LaunchConfig].Uses: see [Buffer.Raw].
 func (t *Texture) Raw() driver.CUtexObject {
@@ -369,7 +369,7 @@ func (a *Array[T]) Extent() Extent {
 	return a.extent
 }
 
-// Raw returns the handle for calls of package driver. It returns 0 once the array is
+// Raw returns the handle for calls to package driver. It returns 0 once the array is
 // closed. Keep a reachable while you use the handle.
 func (a *Array[T]) Raw() driver.CUarray {
 	if a == nil || a.memory == nil || a.memory.Closed() {
@@ -437,7 +437,7 @@ func (s *Surface) Close() error {
 	return s.memory.close()
 }
 
-// Raw returns the handle for calls of package driver and of the runtime API. It returns 0
+// Raw returns the handle for calls to package driver and to the runtime API. It returns 0
 // once the surface is closed. If a kernel gets the handle inside a struct, name the
 // surface in [LaunchConfig].Uses: see [Buffer.Raw].
 func (s *Surface) Raw() driver.CUsurfObject {

@@ -14,9 +14,8 @@ func Upload[T any](x *Context, v []T) (*Buffer[T], error) {
 	return newFilled("Upload", x, len(v), func(b *Buffer[T]) error { return b.CopyFromHost(v) })
 }
 
-// NewZeroed is [NewBuffer] with all bytes of the memory set to 0. It returns when the
-// memory is cleared. The errors are those of NewBuffer.
-// Source: cuMemAllocFromPoolAsync, cuMemsetD8Async, cuStreamSynchronize, and
+// NewZeroed allocates device memory for n values and sets all its bytes to 0. It returns when the memory is cleared.
+// The errors are those of NewBuffer. Source: cuMemAllocFromPoolAsync, cuMemsetD8Async, cuStreamSynchronize, and
 // cuMemFreeAsync when closed.
 func NewZeroed[T any](x *Context, n int) (*Buffer[T], error) {
 	return newFilled("NewZeroed", x, n, func(b *Buffer[T]) error { return b.Fill(*new(T)) })
@@ -34,9 +33,8 @@ func newFilled[T any](op string, x *Context, n int, fill func(*Buffer[T]) error)
 	return b, nil
 }
 
-// Download returns a copy of the values. It waits for all work that uses b, and returns
-// when the copy has completed: see [Buffer.CopyToHost].
-// Source: cuMemcpyDtoHAsync, cuStreamSynchronize.
+// Download returns a copy of the values. It waits for all work that uses b, and returns when the copy has completed. It
+// returns [ErrCapturing] if a stream that uses b is capturing. Source: cuMemcpyDtoHAsync, cuStreamSynchronize.
 func (b *Buffer[T]) Download() ([]T, error) {
 	v := make([]T, b.Len())
 	if err := b.CopyToHost(v); err != nil {

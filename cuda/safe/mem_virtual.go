@@ -161,7 +161,7 @@ func (r *AddressRange) Size() uint64 {
 	return r.core.size
 }
 
-// Raw returns the first address, for calls of package driver and for other libraries. It
+// Raw returns the first address, for calls to package driver and for other libraries. It
 // returns 0 once the range is closed. Keep r reachable while you use the address. Work
 // that the program enqueues with it is not tracked: wait for it before you unmap memory.
 func (r *AddressRange) Raw() driver.CUdeviceptr {

@@ -55,7 +55,7 @@ func (m *moduleCore) symbol(name string) *byte { return cName(m.renamed(name)) }
 // Source: cuLibraryLoadData and cuLibraryGetModule; before CUDA 12.0 cuModuleLoadDataEx.
 func Load(x *Context, image []byte) (*Module, error) { return load("Load", x, image, LoadOptions{}) }
 
-// LoadWith is [Load] with options for the driver's compiler.
+// LoadWith loads device code with options for the driver's compiler: see [Load].
 func LoadWith(x *Context, image []byte, o LoadOptions) (*Module, error) {
 	return load("Load", x, image, o)
 }
@@ -181,12 +181,10 @@ func (m *Module) acquire(op string) (*moduleCore, error) {
 	return m.core, nil
 }
 
-// Close unloads the module, waiting for its running kernels. Its kernels then return
-// [ErrClosed]. Calls in flight, buffers of [Global] that are open or that work uses, and graphs
-// and executables with its kernels defer the unloading. Further calls do nothing. Close a module
-// after other code has reset its context, too: since CUDA 12.0 the driver keeps its code until then, and
-// loads it into later contexts.
-// Source: cuLibraryUnload, cuModuleUnload.
+// Close unloads the module, waiting for its running kernels. Its kernels then return [ErrClosed]. Calls in flight,
+// buffers of [Global] that are open or that work uses, and graphs and executables with its kernels defer the unloading.
+// Closing again does nothing. Close a module after other code has reset its context, too: since CUDA 12.0 the driver
+// keeps its code until then, and loads it into later contexts. Source: cuLibraryUnload, cuModuleUnload.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return nil
@@ -195,16 +193,13 @@ func (m *Module) Close() error {
 	return m.core.Close()
 }
 
-// Kernel returns the kernel with the given name. C++ kernels have mangled names, which the
-// PTX shows, unless they are declared extern "C" or are in [LoadOptions].Names. It returns
-// driver.CUDA_ERROR_NOT_FOUND if the module has no such kernel. Kernels are not closed.
-// Unless CUDA_MODULE_LOADING is EAGER, the driver loads the kernel's code now: work that is
-// enqueued later, on any stream of the context, then waits for all work that was enqueued
-// before.
+// Kernel returns the kernel with the given name. C++ kernels have mangled names, which the PTX shows, unless they are
+// declared extern "C" or are in [LoadOptions].Names. It returns driver.CUDA_ERROR_NOT_FOUND if the module has no such
+// kernel. A Kernel needs no Close. Unless CUDA_MODULE_LOADING is EAGER, the driver loads the kernel's code now: work
+// that is enqueued later, on any stream of the context, then waits for all work that was enqueued before.
 //
-// Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0
-// cuModuleGetFunction; cuFuncGetParamCount, cuFuncGetParamInfo, cuFuncIsLoaded,
-// cuFuncGetAttribute.
+// Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0 cuModuleGetFunction; cuFuncGetParamCount,
+// cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncGetAttribute.
 func (m *Module) Kernel(name string) (*Kernel, error) { return m.KernelWith(name, KernelOptions{}) }
 
 // KernelOptions says what a program knows of a kernel, such as from the source that it was written for.
@@ -218,7 +213,8 @@ type KernelOptions struct {
 	MaxThreads int
 }
 
-// KernelWith is [Module.Kernel] with options.
+// KernelWith returns the kernel with the given name, as [Module.Kernel] does, and compares it with o. It returns
+// [ErrInvalidArgument] if the kernel has other parameters.
 func (m *Module) KernelWith(name string, o KernelOptions) (*Kernel, error) {
 	const op = "Module.Kernel"
 	c, err := m.acquire(op)

@@ -151,8 +151,8 @@ func (l *Linker) Complete() (image []byte, err error) {
 	return image, err
 }
 
-// Close destroys the linker. The image of [Linker.Complete] stays valid. Further calls do
-// nothing. Source: cuLinkDestroy.
+// Close destroys the linker. The image of [Linker.Complete] stays valid. Closing again does nothing. Source:
+// cuLinkDestroy.
 func (l *Linker) Close() error {
 	if l == nil || l.core == nil {
 		return nil

@@ -132,7 +132,7 @@ func (h *graphRetained) revoked() error {
 	return err
 }
 
-// revoked returns ErrClosed if k has a resource that was revoked, in a set inside of it too.
+// revoked returns ErrClosed if k has a resource that was revoked, in a set inside it too.
 func (k *retained) revoked() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -155,19 +155,17 @@ func (r *Resource) String() string {
 	return "Resource on " + r.memory.ctx.device.String() + closedText(r.memory.Closed())
 }
 
-// Retain keeps memory as it is while another library knows its address, for instance
-// registered with a network card: memory that is closed or dropped in the meantime is freed
-// after release. uses lists the memory, textures, surfaces and resources, as for
-// [EnqueueRaw]. Enqueue work that uses the memory by EnqueueRaw all the same: Retain orders
-// nothing.
+// Retain keeps memory allocated while another library knows its address, for instance because it is registered with a
+// network card: memory that is closed or dropped in the meantime is freed after release. uses lists the memory,
+// textures, surfaces and resources, as for [EnqueueRaw]. Retain orders nothing: enqueue the work that uses the memory
+// by [EnqueueRaw] all the same.
 //
-// release returns at once and may be called on any goroutine and thread, also by host
-// functions and by the function of [NewResource]. Calling it again does nothing. If the
-// program drops release without calling it, the garbage collector does, and reports a leak:
-// see [TrackLeaks]. Until then, the context stays open, as with an open Buffer.
+// release returns at once. It may be called on any goroutine and thread, even by host functions and by the function of
+// [NewResource]. Calling it again does nothing. If the program drops release without calling it, the garbage collector
+// calls it and reports a leak: see [TrackLeaks]. Until then, the context stays open, as with an open [Buffer].
 //
-// Retain returns [ErrClosed] if something in uses is closed, and [ErrInvalidArgument] if uses
-// contains a value, or memory that launches of a graph allocate, since they free it, too.
+// Retain returns [ErrClosed] if something in uses is closed, and [ErrInvalidArgument] if uses contains a value, or
+// memory that launches of a graph allocate, because they free it, too.
 func Retain(uses ...Arg) (release func(), err error) {
 	const op = "Retain"
 	r := &retention{objects: newRetained()}

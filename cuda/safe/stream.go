@@ -70,15 +70,14 @@ type StreamOptions struct {
 	ClampPriority bool
 }
 
-// NewStream creates a blocking stream: the stream and the legacy default stream wait for each
-// other's work. For a non-blocking stream use [NewStreamWith] and [StreamOptions].NonBlocking. If
-// a context has 34 streams or more, the driver may wait for their work before it creates another;
-// several synchronous copies at once may also need another stream. Source:
-// cuStreamCreateWithPriority.
+// NewStream creates a blocking stream: the stream and the legacy default stream wait for each other's work. For a
+// non-blocking stream use [NewStreamWith] and [StreamOptions].NonBlocking. If a context has 34 streams or more, the
+// driver may wait for their work before it creates another. The same may happen to several synchronous copies at once,
+// which run on internal streams. Source: cuStreamCreateWithPriority.
 func NewStream(x *Context) (*Stream, error) { return NewStreamWith(x, StreamOptions{}) }
 
-// NewStreamWith is [NewStream] with options. It returns [ErrRange] if o.Priority is outside
-// the context's range and o.ClampPriority is not set. Source: cuStreamCreateWithPriority.
+// NewStreamWith creates a stream with options: see [NewStream]. It returns [ErrRange] if o.Priority is outside the
+// context's range and o.ClampPriority is not set. Source: cuStreamCreateWithPriority.
 func NewStreamWith(x *Context, o StreamOptions) (*Stream, error) {
 	const op = "NewStream"
 	c, err := x.acquire(op)
@@ -273,8 +272,8 @@ func (s *Stream) openUnacquired(op string) (*streamCore, error) {
 	return s.core, nil
 }
 
-// Borrow returns another Stream for the same stream of CUDA, which it never destroys. If
-// s is closed first, CUDA's stream is destroyed after the borrowed Stream is closed.
+// Borrow returns another Stream for the same CUDA stream, which it never destroys. If s is closed first, CUDA's stream
+// is destroyed after the borrowed Stream is closed.
 func (s *Stream) Borrow() (*Stream, error) {
 	const op = "Stream.Borrow"
 	c, err := s.acquire(op)
@@ -293,7 +292,7 @@ func (s *streamCore) root() *streamCore {
 	return s
 }
 
-// borrowed returns a new core for the same stream of CUDA. owner stays reachable.
+// borrowed returns a new core for the same CUDA stream. owner stays reachable.
 func (s *streamCore) borrowed(owner any) *streamCore {
 	return &streamCore{
 		queue: s.queue, ctx: s.ctx, raw: s.raw, callContext: s.callContext, of: s, foreign: s.foreign, owner: owner,
@@ -301,7 +300,7 @@ func (s *streamCore) borrowed(owner any) *streamCore {
 	}
 }
 
-// Raw returns the handle for calls of package driver and of the runtime API, whose handles are
+// Raw returns the handle for calls to package driver and to the runtime API, whose handles are
 // the same: cudart13.CudaStream_t(s.Raw()). It returns 0 once the stream is closed and calls of
 // [EnqueueRaw] on it have returned. Keep s reachable while the handle is in use.
 func (s *Stream) Raw() driver.CUstream {
@@ -312,7 +311,7 @@ func (s *Stream) Raw() driver.CUstream {
 	return s.core.raw
 }
 
-// NonBlocking returns whether the stream is independent of the legacy default stream.
+// NonBlocking reports whether the stream is independent of the legacy default stream.
 func (s *Stream) NonBlocking() bool { return s != nil && s.core != nil && s.core.nonBlocking }
 
 // Priority returns the stream's current priority: the one it was created with, or the one
@@ -415,7 +414,7 @@ func (c *contextState) liveOf(g *greenCore) []*streamCore {
 	return c.liveThat(func(s *streamCore) bool { return s.green == g })
 }
 
-// others returns the other Streams for the same stream of CUDA as s that do not retain s.
+// others returns the other Streams for the same CUDA stream as s that do not retain s.
 func (c *contextState) others(s *streamCore) []*streamCore {
 	if !s.queue.shared.Load() && !s.legacy() {
 		return nil

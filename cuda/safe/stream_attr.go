@@ -161,7 +161,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuStreamCopyAttributes(c.raw, f.raw) }))
 }
 
-// priorityNow asks the driver for the priority, which code outside of this package may
+// priorityNow asks the driver for the priority, which code outside this package may
 // have set too.
 func (s *Stream) priorityNow() int {
 	const op = "Stream.Priority"

@@ -9,28 +9,29 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// RawCall is a call of a C function that enqueues work, or prepares that: see [EnqueueCalls].
+// RawCall is a call of a C function that enqueues work, or prepares it: see [EnqueueCalls].
 type RawCall struct {
-	// Address is the function's, by [Symbol] or dlsym. It returns an int, 0 for success, and does not call Go.
+	// Address of the function, from [Symbol] or dlsym. The function must return an int, 0 for success, and must not
+	// call Go.
 	Address uintptr
-	// Args are its integers and pointers in their order; it may have fewer. An int of C is in the
-	// lower half. None points to memory of Go's.
+	// Args are the integer and pointer arguments in order; the function may have fewer. A C int is in the lower half.
+	// No pointer may point to Go memory.
 	Args [8]uint64
-	// Floats are the bits of its floating-point arguments in their order. A float is in the lower half.
+	// Floats are the bits of the floating-point arguments in order. A float is in the lower half.
 	Floats [2]uint64
-	// Result is what the function has returned.
+	// Result is what the function returned.
 	Result int32
-	// Always makes the call even if one before it has failed.
+	// Always makes the call even if an earlier one has failed.
 	Always bool
-	// Made tells that the function was called.
+	// Made tells whether the function was called.
 	Made bool
 }
 
 var _ = rt.Function(RawCall{}) // the same layout
 
-// Symbol finds a function for [RawCall] by the function Library of the library's generated package, when what it
-// returns is first called: call that when the library is loaded. The address is 0 if the library has no such function,
-// and in a program without cgo, which cannot call it.
+// Symbol looks up a C function for [RawCall]. loaded is the function Library of the library's generated package. The
+// look-up happens when address is first called, so call it once the library is loaded. address returns 0 if the library
+// has no such function, and always in a program without cgo, which cannot call it.
 func Symbol(loaded func() (file, version string, err error), name string) (address func() uintptr) {
 	return sync.OnceValue(func() uintptr {
 		if loaded == nil {
@@ -44,17 +45,17 @@ func Symbol(loaded func() (file, version string, err error), name string) (addre
 	})
 }
 
-// EnqueueCalls enqueues the work of calls of C functions, with all that [EnqueueRaw] promises for w. Go calls C once for
-// all of them, where EnqueueRaw takes two calls of C beside those of its function.
+// EnqueueCalls enqueues work by calls of C functions, and promises for w what [EnqueueRaw] does. It makes all of them
+// in one crossing from Go into C. EnqueueRaw needs two crossings besides those of its function.
 //
-// prepare gets the stream's handle, and returns the calls, when nothing else can enqueue work on the stream. They are made
-// in their order, up to the first that fails. prepare must not use this package: read addresses before, as [Buffer.Raw]
-// returns 0 for memory that is closed meanwhile. What prepare locks stays locked until EnqueueCalls has returned, and is
-// for the caller to unlock.
+// prepare gets the stream's handle and returns the calls. From then on nothing else can enqueue work on the stream
+// until they are made: in order, up to the first that fails. prepare must not use this package. So read addresses
+// before: [Buffer.Raw] returns 0 for memory that is closed in the meantime. Locks that prepare takes stay locked until
+// EnqueueCalls has returned. The caller unlocks them.
 //
-// EnqueueCalls returns whether it has made the calls. If it has not, without an error, use EnqueueRaw, which may return
-// one: prepare has returned no calls, or one without an Address; or the stream is capturing, something in w.Uses or the
-// context cannot be used, or the program is one without cgo. The caller finds errors of the functions in the calls.
+// made tells whether the calls were made; their errors are in their Results. If made is false and err is nil, use
+// EnqueueRaw, which may return an error. This happens if prepare returned no calls, or one without an Address; if the
+// stream is capturing; if something in w.Uses or the context cannot be used; and always in a program without cgo.
 //
 // Source: cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing.
 func EnqueueCalls(w RawWork, prepare func(raw driver.CUstream) []RawCall) (made bool, err error) {

@@ -12,10 +12,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Close destroys the stream once its work has completed, without waiting for it. If other
-// calls are using the stream, it is destroyed after they return. Closing again does
-// nothing. The context may keep CUDA's stream for a later [NewStream], unless the program
-// has asked for its handle or ID, or has set an attribute. Source: cuStreamDestroy.
+// Close destroys the stream once its work has completed, without waiting for it. If other calls are using the stream,
+// it is destroyed after they return. Closing again does nothing. The context may keep CUDA's stream for a later
+// [NewStream], unless the program has read its handle or ID, or has set an attribute. Source: cuStreamDestroy.
 func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return nil
@@ -123,7 +122,7 @@ func (s *streamCore) conclude(wait bool) error {
 	return nil
 }
 
-// destroyStream destroys a stream of CUDA with its context current.
+// destroyStream destroys a CUDA stream with its context current.
 func destroyStream(s driver.CUstream) error {
 	return executables.Serialize(func() error { return driver.CuStreamDestroy(s) })
 }

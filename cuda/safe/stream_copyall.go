@@ -15,9 +15,8 @@ type CopyOp struct {
 	err      error
 }
 
-// NewCopyOp returns a copy of all of src to the beginning of dst, which must be at least
-// as long. At least one of them must be device memory. [Stream.CopyAll] reports
-// errors of the arguments.
+// NewCopyOp returns a copy of all of src to the beginning of dst, which must be at least as long. At least one of them
+// must be device memory. [Stream.CopyAll] returns the errors of the arguments.
 func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	const op = "NewCopyOp"
 	c := CopyOp{dst: spanOf(dst), src: spanOf(src)}

@@ -9,10 +9,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Record records e in the stream: e completes when the work enqueued there so far has completed.
-// It returns [ErrContextMismatch] if e belongs to another context. It blocks while about 1,000
-// operations are pending on the stream, unless e was created with DisableTiming. Source:
-// cuEventRecord.
+// Record records e in the stream: e completes when the work that has been enqueued there so far has completed. It
+// returns [ErrContextMismatch] if e belongs to another context. It blocks while about 1,000 operations are pending on
+// the stream, unless e was created with DisableTiming. Source: cuEventRecord.
 func (s *Stream) Record(e *Event) error {
 	const op = "Stream.Record"
 	if code := s.recordQuick(e); code != rt.CodeCapturing {
@@ -139,15 +138,13 @@ func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing)
 	})
 }
 
-// WaitEvent makes later work of the stream wait for the latest record of e. Later records
-// of e do not change the wait. If e was never recorded, WaitEvent does nothing. e may
-// belong to another context or device. Source: cuStreamWaitEvent.
+// WaitEvent makes later work of the stream wait for the latest record of e. Later records of e do not change the wait.
+// If e was never recorded, WaitEvent does nothing. e may belong to another context or device.
 //
-// If e was recorded in a capture of another stream, this stream joins the capture until
-// the capture ends. WaitEvent then first waits for launches on this stream that are
-// waiting for room in its queue. It returns [ErrCapturing] if the stream belongs to
-// another capture, and [ErrInvalidArgument] if e was last recorded in a capture that has
-// ended: nothing would complete that record.
+// If e was recorded in a capture of another stream, this stream joins the capture until the capture ends. WaitEvent
+// then first waits for launches on this stream that are waiting for room in its queue. It returns [ErrCapturing] if the
+// stream belongs to another capture, and [ErrInvalidArgument] if e was last recorded in a capture that has ended:
+// nothing would complete that record. Source: cuStreamWaitEvent.
 func (s *Stream) WaitEvent(e *Event) error {
 	const op = "Stream.WaitEvent"
 	if code := s.waitQuick(e); code != rt.CodeCapturing {
@@ -245,7 +242,7 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
 }
 
-// wait makes s wait for the event, which was recorded outside of the stream's capture if outside
+// wait makes s wait for the event, which was recorded outside the stream's capture if outside
 // is set: the wait would invalidate that capture.
 func (e *eventCore) wait(op string, s *streamCore, capture *capturing, flags driver.CUevent_wait_flags, outside bool) error {
 	if outside && capture != nil {

@@ -63,21 +63,18 @@ func (c *contextCore) pooledEvent(op string) (*eventCore, error) {
 	return e, nil
 }
 
-// Fork calls f with n streams, whose work runs side by side: they wait for the current work
-// of s, and later work of s waits for theirs. They belong to the same context or green
-// context as s, with the priority that s was created with, and are non-blocking.
+// Fork calls f with n streams, whose work runs side by side: they wait for the current work of s, and later work of s
+// waits for theirs. They belong to the same context or green context as s, with the priority that s was created with,
+// and are non-blocking.
 //
-// Work that f enqueues on s itself does not wait for them. Fork joins the streams even if f
-// returns an error, panics or ends its goroutine. It returns the error of f and that of the join.
-// Only f may use the streams: once f returns, their methods return [ErrClosed], so goroutines
-// that f starts must enqueue their work before. A later Fork of s may use the same streams of
-// CUDA.
+// Work that f enqueues on s itself does not wait for them. Fork joins the streams even if f returns an error, panics or
+// ends its goroutine. It returns the error of f and that of the join. Only f may use the streams: once f returns, their
+// methods return [ErrClosed], so goroutines that f starts must enqueue their work before f returns. A later Fork of s
+// may use the same CUDA streams.
 //
-// If s is capturing, the streams join the capture, and f's work becomes part of the graph.
-// f must end captures that it begins. Fork returns [ErrRange] if n is negative or
-// above 4096, and [ErrNotSupported] if s belongs to a green context that [NewGreenContext] did not
-// create.
-// Source: cuStreamCreateWithPriority, cuEventRecord, cuStreamWaitEvent.
+// If s is capturing, the streams join the capture, and f's work becomes part of the graph. f must end captures that it
+// begins. Fork returns [ErrRange] if n is negative or above 4096, and [ErrNotSupported] if s belongs to a green context
+// that [NewGreenContext] did not create. Source: cuStreamCreateWithPriority, cuEventRecord, cuStreamWaitEvent.
 func (s *Stream) Fork(n int, f func(branches []*Stream) error) (err error) {
 	const op = "Stream.Fork"
 	c, err := s.acquire(op)

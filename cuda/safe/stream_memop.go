@@ -67,14 +67,14 @@ type MemOp struct {
 	err     error
 }
 
-// NewWaitOp returns a [WaitValue] for [Stream.MemOps].
+// NewWaitOp returns a wait for [Stream.MemOps], with the arguments and conditions of [WaitValue].
 func NewWaitOp[T MemOpValue](e Element[T], v T, until driver.CUstreamWaitValue_flags) MemOp {
 	o := memOp(e, v, driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, driver.CU_STREAM_MEM_OP_WAIT_VALUE_64)
 	o.until = until
 	return o
 }
 
-// NewWriteOp returns a [WriteValue] for [Stream.MemOps].
+// NewWriteOp returns a write for [Stream.MemOps], as by [WriteValue].
 func NewWriteOp[T MemOpValue](e Element[T], v T) MemOp {
 	return memOp(e, v, driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64)
 }
@@ -134,9 +134,8 @@ func WriteValue[T MemOpValue](s *Stream, e Element[T], v T) error {
 // mostMemOps is the driver's limit for one call.
 const mostMemOps = 255
 
-// MemOps enqueues up to 255 operations by one call of the driver; they run in order.
-// It returns [ErrRange] if there are more. If one operation is invalid, none is enqueued.
-// Source: cuStreamBatchMemOp.
+// MemOps enqueues up to 255 operations in one call of the driver. They run in order. It returns [ErrRange] if there are
+// more. If one operation is invalid, none is enqueued. Source: cuStreamBatchMemOp.
 func (s *Stream) MemOps(ops []MemOp) error { return s.memOps("Stream.MemOps", ops) }
 
 func (s *Stream) memOps(op string, ops []MemOp) (err error) {

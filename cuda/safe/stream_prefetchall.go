@@ -13,20 +13,18 @@ type PrefetchOp struct {
 	to Location
 }
 
-// NewPrefetchOp returns an operation on the memory of b, which moves to a location. The
-// batch reports errors of the arguments.
+// NewPrefetchOp returns an operation on the memory of b, with the location for it to move to. [Stream.PrefetchAll] and
+// [Stream.DiscardAll] return the errors of the arguments.
 func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
 	return PrefetchOp{b.span(nil), to}
 }
 
-// PrefetchAll enqueues many calls of [Buffer.PrefetchAsync], up to 12 by one call of the
-// driver. They run after the earlier work of the stream, in any order among themselves. If one
-// operation is invalid, no operation of the same driver call is enqueued. It blocks while 48
-// prefetches or more are pending on the stream.
+// PrefetchAll enqueues many prefetches, up to 12 in each call of the driver: see [Buffer.PrefetchAsync]. They run after
+// the earlier work of the stream, in any order among themselves. If one operation is invalid, no operation of the same
+// driver call is enqueued. It blocks while 48 prefetches or more are pending on the stream.
 //
-// The errors are those of [Buffer.PrefetchAsync], which apply to all devices of the system;
-// and [ErrInvalidArgument] for the legacy default stream. With a driver before CUDA 13.0, it
-// enqueues the prefetches one by one.
+// The errors are those of [Buffer.PrefetchAsync], which apply to all devices of the system; and [ErrInvalidArgument]
+// for the legacy default stream. With a driver before CUDA 13.0, it enqueues the prefetches one by one.
 //
 // Source: cuMemPrefetchBatchAsync, or cuMemPrefetchAsync.
 func (s *Stream) PrefetchAll(ops []PrefetchOp) error {

@@ -13,12 +13,12 @@ type RawWork struct {
 	// Uses lists the memory, textures, surfaces and resources that the work uses: buf.Arg() for
 	// each.
 	Uses []Arg
-	// Waits tells that the function may wait for other processes or other streams, as NCCL does in
-	// first operations. The function must launch no graphs then. Meanwhile it holds up calls on its
-	// streams, but no releases of executables.
+	// Waits says that the function may wait for other processes or other streams, as NCCL does in first operations.
+	// Then the function must launch no graphs. While it waits, it holds up calls on its streams, but no destruction of
+	// executables.
 	Waits bool
-	// Places is how many kernels, copies, memsets and graphs the function enqueues on the stream at most. With 0,
-	// the call counts as 30, and with more than 240 as 240: see [Kernel.Launch] on full streams.
+	// Places is the most kernels, copies, memsets and graphs that the function enqueues on the stream. 0 counts as 30,
+	// and more than 240 as 240: [Kernel.Launch] says what happens when a stream is full.
 	Places int
 }
 

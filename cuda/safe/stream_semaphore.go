@@ -55,7 +55,7 @@ func (e *ExternalSemaphore) Close() error {
 	return e.memory.close()
 }
 
-// Raw returns the handle for calls of package driver. It returns 0 once e is closed. Keep
+// Raw returns the handle for calls to package driver. It returns 0 once e is closed. Keep
 // e reachable while you use the handle.
 func (e *ExternalSemaphore) Raw() driver.CUexternalSemaphore {
 	if e == nil || e.memory == nil || e.memory.Closed() {
@@ -88,11 +88,9 @@ func (s *Stream) SignalExternal(ops ...SemaphoreOp) error {
 	})
 }
 
-// WaitExternal enqueues waits for semaphores: work enqueued on s afterwards starts once all
-// of them are over. If the other API never signals one, the stream is stuck, and so are
-// releases of what its work uses: see [Stream.Wait] for waits that end. The errors are those
-// of [Stream.SignalExternal].
-// Source: cuWaitExternalSemaphoresAsync.
+// WaitExternal enqueues waits for semaphores: work enqueued on s afterwards starts once all of them are over. If the
+// other API never signals one, the stream is stuck, and what its work uses is never freed: wait for it by [Stream.Wait]
+// with a deadline. The errors are those of [Stream.SignalExternal]. Source: cuWaitExternalSemaphoresAsync.
 func (s *Stream) WaitExternal(ops ...SemaphoreOp) error {
 	return s.semaphores("Stream.WaitExternal", ops, func(b *semaphores, stream driver.CUstream) error {
 		params := b.waits()
@@ -188,10 +186,10 @@ func (b *semaphores) waits() []driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS {
 	return params
 }
 
-// SignalExternalNode is a node that signals semaphores: see [Stream.SignalExternal]. In an
-// executable, CUDA cannot change the number of operations. Using it without operations returns
-// [ErrRange]. Source: cuGraphAddExternalSemaphoresSignalNode,
-// cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresSignalNodeSetParams.
+// SignalExternalNode returns the parameters of a node that signals semaphores: see [Stream.SignalExternal]. In an
+// executable, CUDA cannot change the number of operations. Without operations, calls with these parameters return
+// [ErrRange]. Source: cuGraphAddExternalSemaphoresSignalNode, cuGraphExternalSemaphoresSignalNodeSetParams,
+// cuGraphExecExternalSemaphoresSignalNodeSetParams.
 func SignalExternalNode(ops ...SemaphoreOp) NodeParams {
 	return semaphoreNode(driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, ops, func(b *semaphores, pin *runtime.Pinner) nodeCalls {
 		p := driver.CUDA_EXT_SEM_SIGNAL_NODE_PARAMS{ExtSemArray: &b.raw[0], ParamsArray: &b.signals()[0], NumExtSems: uint32(len(ops))}
@@ -209,9 +207,8 @@ func SignalExternalNode(ops ...SemaphoreOp) NodeParams {
 	})
 }
 
-// WaitExternalNode is a node that waits for semaphores: see [Stream.WaitExternal] and
-// [SignalExternalNode].
-// Source: cuGraphAddExternalSemaphoresWaitNode, cuGraphExternalSemaphoresWaitNodeSetParams,
+// WaitExternalNode returns the parameters of a node that waits for semaphores: see [Stream.WaitExternal] and
+// [SignalExternalNode]. Source: cuGraphAddExternalSemaphoresWaitNode, cuGraphExternalSemaphoresWaitNodeSetParams,
 // cuGraphExecExternalSemaphoresWaitNodeSetParams.
 func WaitExternalNode(ops ...SemaphoreOp) NodeParams {
 	return semaphoreNode(driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, ops, func(b *semaphores, pin *runtime.Pinner) nodeCalls {

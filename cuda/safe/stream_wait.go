@@ -115,12 +115,12 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent,
 	return 0, check(op, code)
 }
 
-// Wait waits until the current work of the stream has completed. It does not wait for
-// work that is enqueued later. It also returns errors of earlier work. If ctx ends first,
-// Wait returns its cause within milliseconds, and the work goes on: a Close of memory that the work uses,
-// such as [Pinned.Close], then waits for it. Wait returns [ErrCapturing] if the stream is
-// capturing. One goroutine polls for all waits, which block one thread together. Only while they spin, and shortly before
-// work ends whose last ones took alike, a few block a thread each.
+// Wait waits until the current work of the stream has completed. It does not wait for work that is enqueued later. It
+// also returns errors of earlier work. If ctx ends first, Wait returns its cause within milliseconds, and the work goes
+// on: a Close of memory that the work uses, such as [Pinned.Close], then waits for it. Wait returns [ErrCapturing] if
+// the stream is capturing. One goroutine polls for all waits, so together they block one thread. In addition, a few
+// waits at a time block a thread each: at first, while they spin; and, if the last two waits for the stream took about
+// the same time, until the expected end of this one.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (s *Stream) Wait(ctx context.Context) error { return s.wait(ctx, "Stream.Wait") }
@@ -169,12 +169,12 @@ func (s *streamCore) waited(start time.Time) {
 	}
 }
 
-// Synchronize is [Stream.Wait] without a deadline.
+// Synchronize waits until the current work of the stream has completed, without a deadline: see [Stream.Wait].
 func (s *Stream) Synchronize() error { return s.wait(context.Background(), "Stream.Synchronize") }
 
-// Shutdown waits for the stream's work, closes the stream, and joins the errors of both.
-// If ctx ends first, Shutdown closes the stream anyway and returns the cause; the work
-// goes on. To abandon a stream that may hang, call Shutdown with a deadline.
+// Shutdown waits for the stream's work, closes the stream, and joins the errors of both. If ctx ends first, Shutdown
+// closes the stream anyway and returns the cause. The work goes on. To abandon a stream that may hang, call Shutdown
+// with a deadline.
 func (s *Stream) Shutdown(ctx context.Context) error {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return nil
@@ -183,11 +183,10 @@ func (s *Stream) Shutdown(ctx context.Context) error {
 	return errors.Join(wrap("Stream.Shutdown", err), s.Close())
 }
 
-// SynchronizeBlocking is [Stream.Synchronize] with a wait in the driver, which blocks a thread.
-// It returns sooner if computing goroutines occupy all processors (GOMAXPROCS), because Go then
-// wakes a parked goroutine late. The thread spins, or sleeps if the stream's synchronization policy
-// says so: see [Stream.SetAttribute]. It also prints what completed kernels of the context have
-// written by printf, even if the stream has no work.
+// SynchronizeBlocking waits until the current work of the stream has completed, in the driver, which blocks a thread.
+// Use it if computing goroutines occupy all processors (GOMAXPROCS): Go then wakes a parked goroutine late. The thread
+// spins, or sleeps if the stream's synchronization policy says so: see [Stream.SetAttribute]. It also prints what
+// completed kernels of the context have written by printf, even if the stream has no work.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventSynchronize.
 func (s *Stream) SynchronizeBlocking() error {
@@ -292,13 +291,12 @@ func (e *eventCore) beginWait() bool {
 	return true
 }
 
-// Synchronize is [Event.Wait] without a deadline.
+// Synchronize waits until the latest record of e has completed, without a deadline: see [Event.Wait].
 func (e *Event) Synchronize() error { return e.wait(context.Background(), "Event.Synchronize") }
 
-// Query returns whether all work of the stream has completed, without waiting. It returns false
-// while a call that enqueues work on another goroutine blocks in the driver. It also returns
-// errors of earlier work. It returns [ErrCapturing] if the stream is capturing. Source:
-// cuStreamQuery.
+// Query reports whether all work of the stream has completed, without waiting. It returns false while a call that
+// enqueues work on another goroutine blocks in the driver. It also returns errors of earlier work. It returns
+// [ErrCapturing] if the stream is capturing. Source: cuStreamQuery.
 func (s *Stream) Query() (done bool, err error) {
 	const op = "Stream.Query"
 	if c := s.quick(); c != nil {

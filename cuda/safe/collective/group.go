@@ -65,7 +65,7 @@ func (b *batch) forget() {
 // alike, or they may wait forever.
 //
 // If f returns an error, Group enqueues nothing and returns it. Operations on several
-// streams must all be outside of captures or in the same capture: otherwise Group returns [safe.ErrCapturing]. The work of
+// streams must all be outside captures or in the same capture: otherwise Group returns [safe.ErrCapturing]. The work of
 // a group begins once all streams of a rank have come to it, and all of them wait for its end.
 // Source: ncclGroupStart, ncclGroupEnd.
 func Group(f func(*Calls) error) error {

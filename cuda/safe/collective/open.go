@@ -174,7 +174,7 @@ func connect(ctx context.Context, s *session, identify identifiers, cores []*cor
 	return err
 }
 
-// initialize is connect inside of WithoutCaptures. It makes no identifier if the ranks will not connect.
+// initialize is connect inside WithoutCaptures. It makes no identifier if the ranks will not connect.
 func initialize(ctx context.Context, identify identifiers, cores []*core) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

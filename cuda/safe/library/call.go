@@ -43,7 +43,7 @@ type Call struct {
 	// NoHandle keeps the Object from being locked. Called may come after Destroy then.
 	NoHandle bool
 	// Prepare, which may be nil, returns calls of C functions that do all that Do would: see
-	// [safe.EnqueueCalls], which takes the place of EnqueueRaw then. Outside of captures, Prepare gets its turn first; if it
+	// [safe.EnqueueCalls], which takes the place of EnqueueRaw then. Outside captures, Prepare gets its turn first; if it
 	// returns none, Do has to enqueue the work. Called follows when they were made, or could not be made, and
 	// returns the error. The Object is locked from Prepare to Called, and calls on other streams may wait for it: so neither
 	// may wait, or use packages safe and library, but for [Object.Close].

@@ -48,7 +48,7 @@ type state struct {
 	task   *trace.Task
 }
 
-// Begin begins a range. End it on the same goroutine; ranges inside of it end before. During a
+// Begin begins a range. End it on the same goroutine; ranges inside it end before. During a
 // recording, and under a tool such as Nsight Systems, the goroutine stays on its thread until End, because
 // calls are attributed by thread. Goroutines that start in between need ranges of their own. While
 // runtime/trace is on, the range is also a region of ctx's task there. Otherwise Begin and End take some
@@ -228,7 +228,7 @@ func (r *Recording) nameStream(s *safe.Stream, name string) error {
 	})
 }
 
-// NameThread names the thread of a goroutine that is locked to it, by runtime.LockOSThread or inside of a range:
+// NameThread names the thread of a goroutine that is locked to it, by runtime.LockOSThread or inside a range:
 // on the timeline of the recording in progress, and for tools such as Nsight Systems.
 func NameThread(name string) {
 	id := uint32(rt.Thread())

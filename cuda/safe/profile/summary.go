@@ -51,7 +51,7 @@ func (t *Timeline) WaitStats() []Stat {
 }
 
 // RangeStats sums up the time of ranges on the host, and the work that was enqueued in them, also in ranges
-// inside of them. A range inside of another one of its name, as in a recursive function, is a part of that.
+// inside them. A range inside another one of its name, as in a recursive function, is a part of that.
 func (t *Timeline) RangeStats() (host, device []Stat) {
 	h, d := map[string]*Stat{}, map[string]*Stat{}
 	repeats := make([]bool, len(t.Ranges)) // inside of one of the same name

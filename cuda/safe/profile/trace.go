@@ -17,7 +17,7 @@ const hostPID = 1
 const firstTrack = 1 << 23
 
 // WriteTrace writes the timeline as JSON that Perfetto and chrome://tracing open. Each thread has a
-// track with its ranges and calls, each stream one with its work; waits outside of ranges and launches of graphs have their own. Arrows
+// track with its ranges and calls, each stream one with its work; waits outside ranges and launches of graphs have their own. Arrows
 // lead from calls to the work that they enqueued. It stops at the first error of w, and returns it.
 func (t *Timeline) WriteTrace(w io.Writer) error {
 	b := bufio.NewWriterSize(w, 1<<20)

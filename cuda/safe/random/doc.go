@@ -16,7 +16,7 @@
 // # Captures
 //
 // On a capturing stream the work becomes part of the graph, which retains the buffers and the
-// generator. The generator then belongs to that graph: calls outside of the capture return
+// generator. The generator then belongs to that graph: calls outside the capture return
 // [safe.ErrInUse]. Executables of one graph share the generator's state: do not run them at the same time.
 //
 // The first launch gets the numbers that calls would have got, but with [Philox] each call after the first begins at the
