@@ -1,5 +1,5 @@
-// Package ffi helps to call the raw packages in cuda/generated: it makes what C takes of what Go
-// has, and back, without unsafe at the caller.
+// Package ffi helps to call the raw packages in cuda/generated: it converts between Go values and what C
+// functions take, so that callers need no package unsafe.
 package ffi
 
 import (
@@ -16,9 +16,9 @@ func Pointer[A ~uint64](address A) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 
-// CString returns text as C takes it: its bytes and a zero byte, in memory of Go's. C sees the text
-// up to its first zero byte. The memory needs no free; where C keeps the address beyond the call,
-// pin it with a [runtime.Pinner].
+// CString returns text as a C string: its bytes and a zero byte, in Go memory. C sees the text up to its
+// first zero byte. The memory needs no free. If C keeps the address after the call, pin it with a
+// [runtime.Pinner].
 func CString(text string) *byte {
 	return unsafe.SliceData(append([]byte(text), 0))
 }

@@ -2,8 +2,8 @@
 // share with Go.
 //
 // Each type has the size and the fields of its counterpart in CUDA C++, but not always its alignment. CUDA C++ aligns a
-// float4 or a double2 to 16 bytes, as the GPU loads it at once; Go aligns it as its fields, to 4 or 8. So a Go struct with
-// such a field needs explicit padding where that of CUDA C++ has some, also at its end:
+// float4 or a double2 to 16 bytes, because the GPU loads it at once; Go aligns it as its fields, to 4 or 8. So a Go struct with
+// such a field needs explicit padding where the struct in CUDA C++ has some, including at its end:
 //
 //	type particle struct { // struct { int kind; float4 at; int color; }, of 48 bytes
 //		Kind  int32
@@ -14,7 +14,7 @@
 //	}
 //
 // The command tools/kernels writes such structs. Memory that CUDA allocates is aligned for all vectors. There are no types
-// for long1 to ulong4, whose size is another one on Windows.
+// for long1 to ulong4, whose size differs on Windows.
 package vector
 
 // Char1 is char1.

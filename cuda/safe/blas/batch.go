@@ -27,16 +27,14 @@ type Batch[T Element] struct {
 	buffers   []*safe.Buffer[T]
 }
 
-// NewBatch prepares the products of a[i] and b[i] with the results c[i]. All of a have one
-// shape, stride and order, and so have all of b and all of c. It copies the addresses to the
-// device and returns when they are there.
+// NewBatch prepares the products of a[i] and b[i] with the results c[i]. All of a have one shape, stride and order, and
+// so have all of b and all of c. It copies the addresses to the device and returns when the copy has completed.
 //
-// Matrices of 16-bit types begin at multiples of 16 bytes, and so do all where the Handle's
-// [Math] allows tensor cores for float32.
+// Matrices of 16-bit types begin at multiples of 16 bytes, and so do all where the Handle's [Math] allows tensor cores
+// for float32.
 //
-// It returns [safe.ErrInvalidArgument] if the lengths, shapes or addresses do not fit, [safe.ErrRange]
-// if a matrix is not within its buffer, [safe.ErrOverlap] if a result overlaps another
-// matrix, and [safe.ErrClosed].
+// It returns [safe.ErrInvalidArgument] if the lengths, shapes or addresses do not fit, [safe.ErrRange] if a matrix is
+// not within its buffer, [safe.ErrOverlap] if a result overlaps another matrix, and [safe.ErrClosed].
 func NewBatch[T Element](h *Handle, a, b, c []Matrix[T]) (*Batch[T], error) {
 	const op = "blas.NewBatch"
 	core, err := h.acquire()
@@ -156,9 +154,8 @@ func disjoint(all []placed) error {
 	return nil
 }
 
-// GemmBatched enqueues c[i] = alpha*a[i]*b[i] + beta*c[i] for every product of p. It is
-// otherwise as [Gemm].
-// Source: cublasGemmBatchedEx_64.
+// GemmBatched enqueues c[i] = alpha*a[i]*b[i] + beta*c[i] for every product of p. Otherwise the rules and errors are
+// those of [Gemm]. Source: cublasGemmBatchedEx_64.
 func GemmBatched[T Element, S Scalar](p *Batch[T], s *safe.Stream, alpha, beta S) error {
 	const op = "blas.GemmBatched"
 	if p == nil {

@@ -56,10 +56,9 @@ func enqueueGemm(q *call, h cublas.CublasHandle_t) error {
 		ffi.Pointer(q.y), data, q.ldy, q.beta.pointer(), ffi.Pointer(q.z), data, q.ldz, q.compute, cublas.CUBLAS_GEMM_DEFAULT)
 }
 
-// GemmStrided enqueues c = alpha*a*b + beta*c for every matrix of the stacks. An input with a
-// Count of 1 is used for all matrices of c. Otherwise it is as [Gemm]. For the check of
-// overlaps, a stack counts from its first element to the last.
-// Source: cublasGemmStridedBatchedEx_64.
+// GemmStrided enqueues c = alpha*a*b + beta*c for every matrix of the stacks. An input with a Count of 1 is used for
+// all matrices of c. Otherwise the rules and errors are those of [Gemm]. For the check of overlaps, a stack counts from
+// its first element to the last. Source: cublasGemmStridedBatchedEx_64.
 func GemmStrided[T Element, S Scalar](h *Handle, s *safe.Stream, alpha S, a, b Stack[T], beta S, c Stack[T]) error {
 	const op = "blas.GemmStrided"
 	q, err := newCall(h, s)

@@ -9,10 +9,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// Gemv enqueues y = alpha*a*x + beta*y. a has as many rows as y has elements, and as many
-// columns as x has. It is otherwise as [Gemm].
-// Source: cublasSgemv_64 and the like; cublasGemmEx_64 for 16-bit types and where a is
-// conjugated without being transposed.
+// Gemv enqueues y = alpha*a*x + beta*y. a has as many rows as y has elements, and as many columns as x has. Otherwise
+// the rules and errors are those of [Gemm]. Source: cublasSgemv_64 and the like; cublasGemmEx_64 for 16-bit types and
+// where a is conjugated without being transposed.
 func Gemv[T Element, S Scalar](h *Handle, s *safe.Stream, alpha S, a Matrix[T], x Vector[T], beta S, y Vector[T]) error {
 	const op = "blas.Gemv"
 	q, err := newCall(h, s)

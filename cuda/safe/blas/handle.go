@@ -57,11 +57,11 @@ type Options struct {
 	Plans int
 }
 
-// Handle is cuBLAS in one context. Any number of goroutines may use a Handle at once, on any
-// streams of the context.
+// Handle gives access to cuBLAS in one context. Any number of goroutines may use a Handle at once, on any streams of
+// the context.
 //
-// A Handle keeps its context: [safe.Context.Close] before [Handle.Close] is fine. Close it
-// before [safe.Context.CloseAll], which closes its memory.
+// A Handle keeps its context: [safe.Context.Close] before [Handle.Close] is fine. Close it before
+// [safe.Context.CloseAll], which closes its memory.
 type Handle struct {
 	core *core
 	math Math
@@ -96,13 +96,11 @@ type handle struct {
 	device bool   // results go to device memory
 }
 
-// Open creates handles of cuBLAS in a context. That is slow, and may wait for all work of the
-// context: call Open once.
+// Open creates handles of cuBLAS in a context. That is slow, and may wait for all work of the context: call Open once.
 //
-// It returns [safe.ErrCapturing] while a stream of the context is capturing: call it before.
-// It returns an error that matches [safe.ErrNotSupported] and lists where it has looked if
-// there is no cuBLAS, and [safe.ErrRange] if an option is negative or too large.
-// Source: cublasCreate_v2, cublasSetMathMode, cublasSetAtomicsMode, cublasLtCreate.
+// It returns [safe.ErrCapturing] while a stream of the context is capturing. If there is no cuBLAS, it returns an error
+// that matches [safe.ErrNotSupported] and lists where it has looked. It returns [safe.ErrRange] if an option is
+// negative or too large. Source: cublasCreate_v2, cublasSetMathMode, cublasSetAtomicsMode, cublasLtCreate.
 func Open(x *safe.Context, o Options) (*Handle, error) {
 	const op = "blas.Open"
 	if o.Math < Float32 || o.Math > Pedantic {
@@ -203,8 +201,8 @@ func (l *libraries) destroy() (err error) {
 	return err
 }
 
-// With returns the same Handle with another arithmetic. Its own Close does nothing. If m is no
-// constant of Math, its calls return [safe.ErrInvalidArgument].
+// With returns the same Handle with another arithmetic. Its own Close does nothing. If m is not a constant of Math,
+// calls with the result return [safe.ErrInvalidArgument].
 func (h *Handle) With(m Math) *Handle {
 	if h == nil {
 		return nil
@@ -212,13 +210,11 @@ func (h *Handle) With(m Math) *Handle {
 	return &Handle{core: h.core, math: m, view: true}
 }
 
-// Close destroys the handles of cuBLAS and releases the workspaces. Calls in flight, and work
-// that they have enqueued, complete: graphs and their executables keep their workspaces. Close
-// waits for all work of the context. For work that is enqueued meanwhile, cuBLAS waits:
-// captures on the context begin after that, and so do destructions of
-// executables on every device. While a stream of the context is capturing, the release
-// is deferred until the capture has ended. Closing again does nothing.
-// Source: cublasDestroy_v2, cublasLtDestroy.
+// Close destroys the handles of cuBLAS and releases the workspaces. Calls in flight, and work that they have enqueued,
+// complete: graphs and their executables keep their workspaces. Close waits for all work of the context. cuBLAS waits
+// for work that is enqueued meanwhile, too. Until that is done, no capture begins on the context, and no executable is
+// destroyed on any device. While a stream of the context is capturing, the release is deferred until the capture has
+// ended. Closing again does nothing. Source: cublasDestroy_v2, cublasLtDestroy.
 func (h *Handle) Close() error {
 	if h == nil || h.core == nil || h.view {
 		return nil

@@ -11,9 +11,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
-// Axpy enqueues y = alpha*x + y. x and y have the same number of elements and do not
-// overlap. Errors are as of [Gemm].
-// Source: cublasAxpyEx_64.
+// Axpy enqueues y = alpha*x + y. x and y have the same number of elements and do not overlap. It returns the errors of
+// [Gemm]. Source: cublasAxpyEx_64.
 func Axpy[T Element, S Scalar](h *Handle, s *safe.Stream, alpha S, x, y Vector[T]) error {
 	const op = "blas.Axpy"
 	return vectors(op, h, s, x, y, func(q *call, vx, vy *view) error {
@@ -35,8 +34,7 @@ func enqueueAxpy(q *call, h cublas.CublasHandle_t) error {
 
 var errConjugate = fmt.Errorf("%w: cuBLAS cannot conjugate this vector", safe.ErrInvalidArgument)
 
-// Scal enqueues x = alpha*x. Errors are as of [Gemm].
-// Source: cublasScalEx_64.
+// Scal enqueues x = alpha*x. It returns the errors of [Gemm]. Source: cublasScalEx_64.
 func Scal[T Element, S Scalar](h *Handle, s *safe.Stream, alpha S, x Vector[T]) error {
 	const op = "blas.Scal"
 	return vectors(op, h, s, x, x, func(q *call, v, _ *view) error {
@@ -53,16 +51,14 @@ func enqueueScal(q *call, h cublas.CublasHandle_t) error {
 	return cublas.CublasScalEx_64(h, q.n, q.alpha.pointer(), k.scale, ffi.Pointer(q.x), k.data, q.ldx, k.scale)
 }
 
-// DotTo enqueues the sum of x[i]*y[i], with the result in out[0] on the device. If x has
-// Conjugate set, its elements are conjugated. Errors are as of [Gemm].
-// Source: cublasDotEx_64, cublasDotcEx_64.
+// DotTo enqueues the sum of x[i]*y[i], with the result in out[0] on the device. If x has Conjugate set, its elements
+// are conjugated. It returns the errors of [Gemm]. Source: cublasDotEx_64, cublasDotcEx_64.
 func DotTo[T Element](h *Handle, s *safe.Stream, x, y Vector[T], out *safe.Buffer[T]) error {
 	return dot("blas.DotTo", h, s, x, y, out, false)
 }
 
-// Dot returns the sum of x[i]*y[i], as [DotTo] computes it. It waits for the stream, and
-// returns [safe.ErrCapturing] if the stream is capturing.
-// Source: cublasDotEx_64, cublasDotcEx_64.
+// Dot returns the sum of x[i]*y[i], with the elements of x conjugated if x has Conjugate set. It waits for the stream,
+// and returns [safe.ErrCapturing] if the stream is capturing. Source: cublasDotEx_64, cublasDotcEx_64.
 func Dot[T Element](h *Handle, s *safe.Stream, x, y Vector[T]) (T, error) {
 	const op = "blas.Dot"
 	return waited(op, h, func(out *safe.Buffer[T]) error { return dot(op, h, s, x, y, out, true) })
@@ -89,10 +85,9 @@ func enqueueDot(q *call, h cublas.CublasHandle_t) error {
 	return dot(h, q.n, ffi.Pointer(q.x), k.data, q.ldx, ffi.Pointer(q.y), k.data, q.ldy, ffi.Pointer(q.z), k.data, k.scale)
 }
 
-// Nrm2To enqueues the Euclidean norm of x, with the result in out[0] on the device. R is the
-// type of x's elements, or for complex64 and complex128 that of their parts: Nrm2To returns
-// [safe.ErrInvalidArgument] for another one. Errors are otherwise as of [Gemm].
-// Source: cublasNrm2Ex_64.
+// Nrm2To enqueues the Euclidean norm of x, with the result in out[0] on the device. R is the type of x's elements, or
+// for complex64 and complex128 that of their parts. For another type it returns [safe.ErrInvalidArgument], and
+// otherwise the errors of [Gemm]. Source: cublasNrm2Ex_64.
 func Nrm2To[T Element, R Real](h *Handle, s *safe.Stream, x Vector[T], out *safe.Buffer[R]) error {
 	return nrm2("blas.Nrm2To", h, s, x, out, false)
 }

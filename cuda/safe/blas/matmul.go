@@ -38,8 +38,8 @@ type MatmulOptions struct {
 	FastAccumulation bool
 }
 
-// Matmul enqueues d = epilogue(alpha*a*b + beta*d + bias). Shapes, views, factors and errors
-// are as of [Gemm]. These types go together:
+// Matmul enqueues d = epilogue(alpha*a*b + beta*d + bias). The rules for shapes, views and factors, and the errors, are
+// those of [Gemm]. These types go together:
 //
 //	a, b                              d
 //	Float16                           Float16, float32
@@ -49,23 +49,18 @@ type MatmulOptions struct {
 //	int8                              int32, int8, float32
 //	Float8E4M3, Float8E5M2            Float16, BFloat16, float32, Float8E4M3, Float8E5M2
 //
-// a and b have the same type, but one may be Float8E4M3 and the other Float8E5M2. Float8E5M2
-// for d needs one of them to be Float8E5M2, and beta must be 0 if d has 8-bit floating-point
-// numbers.
+// a and b have the same type, but one may be Float8E4M3 and the other Float8E5M2. Float8E5M2 for d needs one of them to
+// be Float8E5M2, and beta must be 0 if d has 8-bit floating-point numbers.
 //
-// With int8 and 8-bit floating-point numbers, the elements that are multiplied must lie side
-// by side: a is stored by row and b by column. That is, with weights that are stored by row
-// with a row for each output, b is weights.T(). GPUs of compute capability 10.0 take any
-// order of 8-bit floating-point numbers. For these, the addresses, the strides, and the
-// lengths of stored rows or columns are multiples of 16 for all matrices; for int8 they are
-// multiples of 4.
+// With int8 and 8-bit floating-point numbers, the elements that are multiplied must lie side by side: a is stored by
+// row and b by column. That is, with weights that are stored by row with a row for each output, b is weights.T(). GPUs
+// of compute capability 10.0 take any order of 8-bit floating-point numbers. For these, the addresses, the strides, and
+// the lengths of stored rows or columns are multiples of 16 for all matrices; for int8 they are multiples of 4.
 //
-// d must be stored by row if an epilogue or an array is set; those need a, b and d of real
-// floating-point numbers.
+// If o has an Epilogue or an Array, d must be stored by row, and a, b and d must have real floating-point numbers.
 //
-// The first call with some shapes, strides, types and options asks cuBLAS for an algorithm.
-// The Handle keeps it for later calls.
-// Source: cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic.
+// The first call with given shapes, strides, types and options asks cuBLAS for an algorithm, which the Handle keeps for
+// later calls. Source: cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic.
 func Matmul[A, B, D Number, S Scalar](h *Handle, s *safe.Stream, alpha S, a Matrix[A], b Matrix[B], beta S, d Matrix[D], o MatmulOptions) error {
 	const op = "blas.Matmul"
 	q, err := newCall(h, s)

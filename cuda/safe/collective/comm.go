@@ -324,11 +324,11 @@ func (c *Comm) Close() error {
 	return c.core.Close()
 }
 
-// Shutdown closes the communicator and waits until NCCL has released it: after [Join], once all ranks close theirs, and
-// else once those of this machine do. Close graphs and executables with its operations first: they hold
-// it. If ctx ends first, Shutdown aborts the communicator, or leaves it to NCCL where that is releasing it, and returns
-// the cause. It returns the error that the communicator was aborted with, if it was. In a host
-// function it closes the communicator, does not wait, and returns [safe.ErrInCallback].
+// Shutdown closes the communicator and waits until NCCL has released it. That takes until all ranks have closed theirs
+// after [Join] without [Options].IDs, and otherwise until those of this machine have. Close graphs and executables with
+// its operations first: they hold it. If ctx ends first, Shutdown aborts the communicator, or leaves it to NCCL if that
+// is already releasing it, and returns the cause. It returns the error that the communicator was aborted with, if it
+// was. In a host function it closes the communicator, does not wait, and returns [safe.ErrInCallback].
 func (c *Comm) Shutdown(ctx context.Context) error {
 	const op = "Comm.Shutdown"
 	if c == nil || c.core == nil {

@@ -31,7 +31,7 @@ type PeerError struct {
 
 func (e *PeerError) Error() string { return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.Reason) }
 
-// Is returns whether target is [ErrPeerLost].
+// Is reports whether target is [ErrPeerLost].
 func (e *PeerError) Is(target error) bool { return target == ErrPeerLost }
 
 // abortError is why a communicator was aborted.

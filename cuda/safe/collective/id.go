@@ -5,12 +5,11 @@ import "github.com/cudabind/cudabind/cuda/generated/nccl"
 // UniqueID identifies a communicator that is yet to be made: see Options.IDs.
 type UniqueID [nccl.NCCL_UNIQUE_ID_BYTES]byte
 
-// NewUniqueID makes an identifier for a communicator, which the program gives to all ranks. NCCL
-// serves it from this process, by a socket and a thread, until all ranks have joined.
+// NewUniqueID creates an identifier for a communicator, which the program gives to all ranks. NCCL serves it from this
+// process, by a socket and a thread, until all ranks have joined.
 //
-// It returns an error that matches errors.ErrUnsupported if there is no NCCL library, and
-// [safe.ErrInCallback] in a host function.
-// Source: ncclGetUniqueId.
+// It returns an error that matches errors.ErrUnsupported if there is no NCCL library, and [safe.ErrInCallback] in a
+// host function. Source: ncclGetUniqueId.
 func NewUniqueID() (UniqueID, error) {
 	const op = "collective.NewUniqueID"
 	if err := mayWait(op); err != nil {

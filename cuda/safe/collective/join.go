@@ -25,9 +25,9 @@ type Options struct {
 	Address string
 	// Listen is the host:port where rank 0 listens, if it is not as Address says.
 	Listen string
-	// Secret, if set, is what all ranks must know to take part. It does not cross the
-	// network, but who sees its proofs can try guesses: make it long and random. The
-	// connections are not encrypted, and neither is NCCL's data.
+	// Secret, if set, is what all ranks must know to take part. It does not cross the network, but anyone who sees the
+	// proofs of it can try guesses: make it long and random. The connections are not encrypted, and neither is NCCL's
+	// data.
 	Secret string
 	// IDs, if set, identify the communicator: the program makes them by [NewUniqueID] and gives all
 	// ranks the same, by MPI for instance. Then the ranks do not meet at Address, and keep no
@@ -128,17 +128,15 @@ func isLocal(host, machine string, addresses []netip.Addr) bool {
 	return first(host) != first(machine) || first(host) == "localhost"
 }
 
-// Join makes the GPU of x one rank of a communicator that spans processes and machines. Each
-// process calls it for its own rank; x is a context of safe.Open. Join returns when all
-// ranks are connected. If ctx ends first, for instance because a rank never comes, it
-// returns the cause; rank 0 names the ranks that are missing. Give ctx a deadline.
+// Join makes the GPU of x one rank of a communicator that spans processes and machines. Each process calls it for its
+// own rank; x is a context of safe.Open. Join returns when all ranks are connected. If ctx ends first, for instance
+// because a rank never comes, it returns the cause; rank 0 names the ranks that are missing. Give ctx a deadline.
 //
-// With Options.IDs, all of that is NCCL's and the program's. Else the connections to rank 0 stay open. If one ends without a farewell, or nothing is heard
-// of a rank for Options.PeerTimeout, the communicators of all ranks are aborted with a
+// With Options.IDs, the program and NCCL do all that. Otherwise the connections to rank 0 stay open. If one of them
+// breaks, or if nothing is heard of a rank for Options.PeerTimeout, the communicators of all ranks are aborted with a
 // [*PeerError] that names the rank.
 //
-// No stream of the device may be capturing meanwhile; captures that begin wait. Errors are
-// otherwise as those of [Open].
+// No stream of the device may be capturing meanwhile; captures that begin wait. The other errors are those of [Open].
 // Source: ncclGetUniqueId, ncclCommInitRankConfig, ncclCommInitRankScalable.
 func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
 	const op = "collective.Join"

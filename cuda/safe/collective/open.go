@@ -35,16 +35,15 @@ func (c Comms) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Open makes a communicator of GPUs of this process, rank i in contexts[i]. Each context is
-// one of safe.Open, of a device of its own. If ctx ends first, Open returns the cause.
+// Open creates a communicator of GPUs of this process, with rank i in contexts[i]. Each context is one of safe.Open, of
+// a device of its own. If ctx ends first, Open returns the cause.
 //
-// Open allows the devices to access each other's memory where the hardware can, as
-// safe.Context.EnablePeerAccess does: NCCL copies directly between buffers of one process.
-// No stream of the devices may be capturing meanwhile; captures that begin wait.
+// Open allows the devices to access each other's memory where the hardware can, as safe.Context.EnablePeerAccess does:
+// NCCL copies directly between buffers of one process. No stream of the devices may be capturing meanwhile; captures
+// that begin wait.
 //
-// It returns an error that matches errors.ErrUnsupported if there is no NCCL library, or one
-// before 2.14, and [safe.ErrInCallback] in a host function.
-// Source: ncclGetUniqueId, ncclCommInitRankConfig.
+// It returns an error that matches errors.ErrUnsupported if there is no NCCL library, or one before 2.14, and
+// [safe.ErrInCallback] in a host function. Source: ncclGetUniqueId, ncclCommInitRankConfig.
 func Open(ctx context.Context, contexts ...*safe.Context) (Comms, error) {
 	const op = "collective.Open"
 	if err := mayWait(op); err != nil {

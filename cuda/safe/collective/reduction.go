@@ -35,10 +35,9 @@ func ScaledSum(factor float64) Op {
 	return Op{&reduction{name: fmt.Sprintf("ScaledSum(%g)", factor), scaled: true, factor: factor}}
 }
 
-// ScaledSumBy is [ScaledSum] with a factor in device memory, the first value of a buffer, which an
-// operation reads when it runs. Operations use the buffer as they use those that they reduce,
-// which must have the same type and be on the same device.
-// Source: ncclRedOpCreatePreMulSum, ncclRedOpDestroy.
+// ScaledSumBy returns a sum as [ScaledSum] does, with a factor in device memory: the first value of a buffer, which an
+// operation reads when it runs. Operations use the buffer as they use those that they reduce, which must have the same
+// type and be on the same device. Source: ncclRedOpCreatePreMulSum, ncclRedOpDestroy.
 func ScaledSumBy[T Element](factor *safe.Buffer[T]) Op {
 	at := spanOf(factor)
 	return Op{&reduction{name: "ScaledSumBy", scaled: true, at: &at, element: elementOf[T]()}}

@@ -31,8 +31,8 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	return all[0], nil
 }
 
-// Split is [Comm.Split] for all ranks of this process: colors[i] is for c[i], and the rank in
-// c is the key. The results have the same order as c.
+// Split splits the communicator as [Comm.Split] does, for all ranks of this process: colors[i] is for c[i], and the
+// rank in c is the key. The results have the same order as c.
 func (c Comms) Split(ctx context.Context, colors ...int) (Comms, error) {
 	keys := make([]int, len(c))
 	for i, r := range c {

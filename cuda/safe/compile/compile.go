@@ -15,12 +15,11 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// Load compiles CUDA C++ and loads it into x: machine code for its device, or PTX if
-// o.Format says so. NVRTC that does not know a device as new as this one compiles PTX of
-// the newest architecture that it knows, which the driver then compiles. Load returns an [*Error]
-// with the compiler's messages if the source does not compile, one that matches
-// [errors.ErrUnsupported] if NVRTC is not found or no longer compiles for the device, and one with
-// the cause of ctx if ctx ends first. It returns safe.ErrClosed if x is closed.
+// Load compiles CUDA C++ and loads it into x: machine code for its device, or PTX if o.Format says so. If the device is
+// newer than the NVRTC at hand knows, NVRTC compiles PTX for the newest architecture that it knows, which the driver
+// then compiles. Load returns an [*Error] with the compiler's messages if the source does not compile, one that matches
+// [errors.ErrUnsupported] if NVRTC is not found or no longer compiles for the device, and one that wraps the cause of
+// ctx if ctx ends first. It returns safe.ErrClosed if x is closed.
 func Load(ctx context.Context, x *safe.Context, source string, o Options) (*safe.Module, error) {
 	return load(ctx, "Load", x, text{o.File, source, nil}, o)
 }
@@ -73,7 +72,7 @@ func Compile(ctx context.Context, source string, o Options) (*Image, error) {
 	return image(ctx, op, a, text{o.File, source, nil}, o)
 }
 
-// Load loads the image into x. Its error says what to do if the driver is too old for it.
+// Load loads the image into x. If the driver is too old for the image, the error says what to do.
 func (i *Image) Load(x *safe.Context) (*safe.Module, error) {
 	return i.load("Image.Load", x, safe.LoadOptions{})
 }

@@ -28,22 +28,18 @@ type Float8E4M3 uint8
 // make a Float8E5M2 by [NewFloat8E5M2].
 type Float8E5M2 uint8
 
-// NewFloat16 rounds v to the nearest Float16, and to the even one of two. Numbers from
-// 65520 on become infinite. NaN stays NaN.
+// NewFloat16 rounds v to the nearest Float16, ties to even. Numbers from 65520 on become infinite. NaN stays NaN.
 func NewFloat16(v float32) Float16 { return Float16(half.round(v)) }
 
-// NewBFloat16 rounds v to the nearest BFloat16, and to the even one of two. Numbers beyond
-// the range become infinite. NaN stays NaN.
+// NewBFloat16 rounds v to the nearest BFloat16, ties to even. Numbers beyond the range become infinite. NaN stays NaN.
 func NewBFloat16(v float32) BFloat16 { return BFloat16(brain.round(v)) }
 
-// NewFloat8E4M3 rounds v to the nearest Float8E4M3, and to the even one of two. Numbers
-// beyond the range, and infinities, become 448 or -448, as with CUDA's own conversions.
-// NaN stays NaN.
+// NewFloat8E4M3 rounds v to the nearest Float8E4M3, ties to even. Numbers beyond the range, and infinities, become 448
+// or -448, as with CUDA's own conversions. NaN stays NaN.
 func NewFloat8E4M3(v float32) Float8E4M3 { return Float8E4M3(e4m3.round(v)) }
 
-// NewFloat8E5M2 rounds v to the nearest Float8E5M2, and to the even one of two. Numbers
-// beyond the range, and infinities, become 57344 or -57344, as with CUDA's own
-// conversions. NaN stays NaN.
+// NewFloat8E5M2 rounds v to the nearest Float8E5M2, ties to even. Numbers beyond the range, and infinities, become
+// 57344 or -57344, as with CUDA's own conversions. NaN stays NaN.
 func NewFloat8E5M2(v float32) Float8E5M2 { return Float8E5M2(e5m2.round(v)) }
 
 // Float32 returns the same number as a float32.

@@ -11,8 +11,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe/library"
 )
 
-// Cache makes plans when they are needed first and keeps those that were used last. Any number
-// of goroutines may use it at once.
+// Cache creates a plan when it is first needed, and keeps the plans that were used most recently. Any number of
+// goroutines may use it at once.
 type Cache struct {
 	x *safe.Context
 	o CacheOptions
@@ -26,7 +26,7 @@ type Cache struct {
 // CacheOptions are the options of [NewCache].
 type CacheOptions struct {
 	Options
-	// Plans is how many plans are kept, 0 for 64.
+	// Plans is how many plans are kept; 0 means 64.
 	Plans int
 }
 
@@ -35,7 +35,7 @@ type cached struct {
 	used uint64
 }
 
-// NewCache makes an empty Cache for a context.
+// NewCache creates an empty Cache for a context.
 //
 // It returns [safe.ErrRange] if Plans is negative, and [safe.ErrClosed].
 func NewCache(x *safe.Context, o CacheOptions) (*Cache, error) {
@@ -52,14 +52,13 @@ func NewCache(x *safe.Context, o CacheOptions) (*Cache, error) {
 	return &Cache{x: x, o: o, plans: map[problem]*cached{}}, nil
 }
 
-// Forward is [Plan.Forward] with a plan of the Cache. If it has none for the shape and the
-// types, or [safe.Context.CloseAll] has closed it, it makes one, with the errors of [New]. So enqueue a shape once before
-// captures with it.
+// Forward enqueues transforms as [Plan.Forward] does, with a plan of the Cache. If the Cache has no open plan for the
+// shape and the types, it creates one, with the errors of [New]. So enqueue each shape once before you capture it.
 func Forward[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[I], out *safe.Buffer[O]) error {
 	return transform[I, O](c, "fft.Forward", stream, s, in, out, cufft.CUFFT_FORWARD)
 }
 
-// Inverse is [Plan.Inverse] with a plan of the Cache: see [Forward].
+// Inverse enqueues transforms as [Plan.Inverse] does, with a plan of the Cache: see [Forward].
 func Inverse[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[O], out *safe.Buffer[I]) error {
 	return transform[I, O](c, "fft.Inverse", stream, s, in, out, cufft.CUFFT_INVERSE)
 }

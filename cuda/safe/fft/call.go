@@ -25,12 +25,11 @@ func (p *Plan[I, O]) Forward(s *safe.Stream, in *safe.Buffer[I], out *safe.Buffe
 	return run(op, p.plan, s, in, out, &p.plan.in, &p.plan.out, cufft.CUFFT_FORWARD)
 }
 
-// Inverse enqueues out = the inverse transforms of in, with the factors exp(2πi jk/n): it
-// multiplies what Forward has had by the product of N, unless Options.Scale is set.
+// Inverse enqueues out = the inverse transforms of in, with the factors exp(2πi jk/n): applied to the result of
+// [Plan.Forward], it returns the input of that times the product of N, or with Options.Scale the input itself.
 //
-// From complex to real in two or three dimensions, cuFFT overwrites in. Errors are those of
-// [Plan.Forward]; if inputs of the shape overlap, Inverse returns [safe.ErrOverlap].
-// Source: cufftSetStream, cufftSetWorkArea, cufftXtExec.
+// From complex to real in two or three dimensions, cuFFT overwrites in. Errors are those of [Plan.Forward]; if inputs
+// of the shape overlap, Inverse returns [safe.ErrOverlap]. Source: cufftSetStream, cufftSetWorkArea, cufftXtExec.
 func (p *Plan[I, O]) Inverse(s *safe.Stream, in *safe.Buffer[O], out *safe.Buffer[I]) error {
 	const op = "fft.Plan.Inverse"
 	if p == nil || p.plan == nil {

@@ -11,8 +11,8 @@ import (
 
 // Options are the options of [New].
 type Options struct {
-	// Scale makes Inverse divide by the product of N, so that it undoes Forward. That takes a
-	// second kernel. cuFFT does not scale.
+	// Scale makes Inverse divide by the product of N, so that it undoes Forward. That takes another kernel. cuFFT does
+	// not scale.
 	Scale bool
 }
 
@@ -51,15 +51,14 @@ type handle struct {
 	space  uint64 // the number of its work memory, which is of one stream, or 0
 }
 
-// New makes a plan. That takes milliseconds, and may wait for all work of the context: make
-// plans once, or see [Cache].
+// New creates a plan. That takes milliseconds, and may wait for all work of the context: create plans once, or use a
+// [Cache].
 //
-// It returns [safe.ErrCapturing] while a stream of the context is capturing: call it before.
-// It returns [safe.ErrNotSupported] for what cuFFT cannot do, as sizes that are no powers of
-// 2 in half precision, and if there is no cuFFT, with a list of where it has looked. It
-// returns [safe.ErrInvalidArgument], [safe.ErrRange] and [safe.ErrOverlap] if a shape
-// contradicts itself, and [safe.ErrClosed].
-// Source: cufftCreate, cufftSetAutoAllocation, cufftXtMakePlanMany.
+// It returns [safe.ErrCapturing] while a stream of the context is capturing. It returns [safe.ErrNotSupported] for what
+// cuFFT cannot do, such as sizes other than powers of 2 in half precision. If there is no cuFFT, it returns an error
+// that matches [safe.ErrNotSupported] and lists where it has looked. It returns [safe.ErrInvalidArgument],
+// [safe.ErrRange] and [safe.ErrOverlap] if a shape contradicts itself, and [safe.ErrClosed]. Source: cufftCreate,
+// cufftSetAutoAllocation, cufftXtMakePlanMany.
 func New[I Number, O Complex](x *safe.Context, s Shape, o Options) (*Plan[I, O], error) {
 	const op = "fft.New"
 	p, err := newProblem[I, O](&s, o)
@@ -171,7 +170,7 @@ func (p *Plan[I, O]) Context() *safe.Context {
 	return p.plan.Object.Context()
 }
 
-// Lens returns how many elements the buffers of Forward need at least.
+// Lens returns the smallest lengths of the buffers of Forward, in elements.
 func (p *Plan[I, O]) Lens() (in, out int) {
 	if p == nil || p.plan == nil {
 		return 0, 0
@@ -179,7 +178,7 @@ func (p *Plan[I, O]) Lens() (in, out int) {
 	return int(p.plan.in.span), int(p.plan.out.span)
 }
 
-// WorkBytes returns the size of the workspace that a call needs, beside its buffers.
+// WorkBytes returns the size of the workspace that a call needs besides its buffers, in bytes.
 func (p *Plan[I, O]) WorkBytes() int {
 	if p == nil || p.plan == nil {
 		return 0

@@ -14,9 +14,9 @@ type Layout struct {
 	// Embed has the sizes of the array that holds the elements of one transform in a corner,
 	// the slowest dimension first. nil means the sizes of the transform.
 	Embed []int
-	// Stride is the distance of neighbours in the fastest dimension, 0 for 1.
+	// Stride is the number of elements from one element to the next in the fastest dimension; 0 means 1.
 	Stride int
-	// Distance is the distance of the first elements of two transforms of a batch, 0 for the
+	// Distance is the number of elements from the beginning of one transform of a batch to the next; 0 means the
 	// product of Embed and Stride. Inputs of a batch may overlap, as windows of a signal do.
 	Distance int
 }

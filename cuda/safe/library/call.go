@@ -26,27 +26,28 @@ type Place struct {
 	Capture uint64
 }
 
-// Call is one call of a library. Programs that reuse Calls, as those from a [sync.Pool],
-// allocate nothing; others use [Object.Enqueue]. A goroutine at a time may use a Call.
+// Call is one call of a library. Programs that reuse Calls, for instance from a [sync.Pool], allocate nothing; others
+// use [Object.Enqueue]. Only one goroutine at a time may use a Call.
 type Call struct {
 	Object *Object
 	Stream *safe.Stream
 	// Memory is the size of the workspace of Do in bytes.
 	Memory int
-	// Places is how many kernels, copies and memsets the work is at most, 0 if that is not known: see [safe.RawWork].
+	// Places is the most kernels, copies and memsets that the work consists of, 0 if that is not known: see
+	// [safe.RawWork].
 	Places int
 	// Uses lists what the work uses, as [safe.Stream.EnqueueRaw] takes it.
 	Uses []safe.Arg
 	// Do enqueues the work: see [safe.Stream.EnqueueRaw] for what it may do. The Object is
 	// locked.
 	Do func(Place) error
-	// NoHandle keeps the Object from being locked. Called may come after Destroy then.
+	// NoHandle keeps the Object from being locked. Then Called may be called after Destroy.
 	NoHandle bool
-	// Prepare, which may be nil, returns calls of C functions that do all that Do would: see
-	// [safe.EnqueueCalls], which takes the place of EnqueueRaw then. Outside captures, Prepare gets its turn first; if it
-	// returns none, Do has to enqueue the work. Called follows when they were made, or could not be made, and
-	// returns the error. The Object is locked from Prepare to Called, and calls on other streams may wait for it: so neither
-	// may wait, or use packages safe and library, but for [Object.Close].
+	// Prepare, which may be nil, returns calls of C functions that do all that Do would: see [safe.EnqueueCalls].
+	// Outside captures, Prepare is called first; if it returns no calls, Do must enqueue the work. Called follows with
+	// whether the calls were made, and returns the error. The Object is locked from Prepare to Called, and calls on
+	// other streams may wait for it: neither function may wait, or use packages safe and library, except
+	// [Object.Close].
 	Prepare func(Place) []safe.RawCall
 	Called  func(made bool) error
 
@@ -77,7 +78,7 @@ func (o *Object) Enqueue(s *safe.Stream, size int, f func(Place) error, uses ...
 	return Rename("library.Object.Enqueue", c.Submit())
 }
 
-// Reset forgets everything but the functions and the room in Uses. It does nothing while Submit runs.
+// Reset clears all fields but the functions, and keeps the capacity of Uses. It does nothing while Submit runs.
 func (c *Call) Reset() {
 	if c == nil || c.of == c && c.busy {
 		return
@@ -87,8 +88,8 @@ func (c *Call) Reset() {
 	c.core, c.stream, c.space = nil, nil, nil // in a copy from within Submit, which sets the rest
 }
 
-// Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
-// right as long as they stay in order. It returns [safe.ErrInUse] if the Call is submitted by its own function.
+// Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share a workspace, so they must stay in order. It
+// returns [safe.ErrInUse] if the Call is submitted by its own function.
 func (c *Call) Submit() error {
 	if c == nil || c.Do == nil || c.Memory < 0 {
 		return Refuse("", safe.ErrInvalidArgument, "Do is nil, or Memory is negative")

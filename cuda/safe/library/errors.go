@@ -9,13 +9,14 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// Refuse returns an error for op that no library caused. Without op, [Rename] gives it one.
+// Refuse returns a [*safe.Error] for op that wraps err, with a text for its Detail: for calls that you refuse before
+// the library sees them. If op is "", [Rename] sets it later.
 func Refuse(op string, err error, format string, args ...any) error {
 	return &safe.Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Rename makes op the operation of err, which may be an error of package safe, also one that another one wraps without a
-// word of its own. It returns nil for nil.
+// Rename returns err as a [*safe.Error] of the operation op. If err is a [*safe.Error] already, op replaces its
+// operation. Rename returns nil for nil.
 func Rename(op string, err error) error {
 	if err == nil {
 		return nil
@@ -32,8 +33,8 @@ func Rename(op string, err error) error {
 	return e
 }
 
-// Load loads a library by the functions Open and Library of its generated package, unless the
-// program has loaded one already.
+// Load loads a library, unless the program has loaded it already. open and loaded are the functions Open and Library of
+// its generated package.
 func Load(open func(string) error, loaded func() (file, version string, err error)) error {
 	if open == nil || loaded == nil {
 		return Refuse("library.Load", safe.ErrInvalidArgument, "a function is nil")

@@ -188,10 +188,9 @@ func (c *core) ended() (err error) {
 	return err
 }
 
-// Close refuses further calls. Calls in flight, and work that they have enqueued, complete. The
-// object is destroyed when no work, graph or executable uses it, while no stream of the
-// context captures; that waits for the context's work. Close does not wait for it, unless
-// Options.CallsOnly is set and no call is in flight. Closing again does nothing.
+// Close refuses further calls. Calls in flight, and work that they have enqueued, complete. The object is destroyed
+// when no work, graph or executable uses it and no stream of the context captures, after a wait for the context's work.
+// Close does not wait for that, unless Options.CallsOnly is set and no call is in flight. Closing again does nothing.
 func (o *Object) Close() error {
 	if o == nil || o.core == nil {
 		return nil
@@ -233,8 +232,7 @@ func (o *Object) Matches(s *safe.Stream) error {
 	return Refuse("", safe.ErrContextMismatch, "the %s belongs to a context of %v, the stream to one of %v", c.o.Name, c.x.Device(), s.Device())
 }
 
-// Workspaces returns how many streams have memory now. Memory that only graphs use does not
-// count.
+// Workspaces returns how many streams have a workspace now. Memory that only graphs use does not count.
 func (o *Object) Workspaces() int {
 	if o == nil || o.core == nil {
 		return 0
@@ -242,8 +240,8 @@ func (o *Object) Workspaces() int {
 	return o.core.spaces.count()
 }
 
-// Acquire keeps the Object from being destroyed until [Object.Release]. It returns
-// [safe.ErrClosed] if the Object is closed. [Call.Submit] does it by itself.
+// Acquire keeps the Object from being destroyed until [Object.Release]. It returns [safe.ErrClosed] if the Object is
+// closed. [Call.Submit] calls it by itself.
 func (o *Object) Acquire() error {
 	if o == nil || o.core == nil || !o.core.Handle.Acquire() {
 		return safe.ErrClosed
@@ -261,9 +259,8 @@ func (o *Object) Release() {
 	}
 }
 
-// Whole calls f while no stream of the context captures, after a wait for the work that is
-// there: for calls of the library that may wait for the whole context. It returns
-// [safe.ErrCapturing] while a stream captures.
+// Whole calls f while no stream of the context captures, for calls of the library that may wait for the whole context.
+// It first waits for the work that is enqueued in the context. It returns [safe.ErrCapturing] while a stream captures.
 func (o *Object) Whole(f func() error) error {
 	const op = "library.Object.Whole"
 	if err := o.Acquire(); err != nil {

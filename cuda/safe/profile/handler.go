@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// Handler records for a while and answers with the timeline, for a path of your server beside
-// net/http/pprof:
+// Handler returns a handler that records for a while and answers with the timeline. Give it a path of your server next
+// to those of net/http/pprof:
 //
 //	http.Handle("/debug/cuda/trace", profile.Handler())
 //
-// The answer is a file that Perfetto opens: curl -o trace.json 'http://host/debug/cuda/trace?seconds=2'.
-// seconds is 1 without the parameter, and 300 at most; format=text answers with the tables of
-// [Timeline.WriteSummary]. Beside another recording or profiler, the status is 409, and if CUPTI is
-// missing 501. Serve it to whom you trust: a recording names kernels, takes memory, and slows calls down, launches also
-// after it, by some 0.9 µs until [Detach].
+// The answer is a file that Perfetto opens: curl -o trace.json 'http://host/debug/cuda/trace?seconds=2'. seconds is at
+// most 300, and 1 by default. format=text answers with the tables of [Timeline.WriteSummary]. The status is 409 while
+// another recording or profiler is attached, and 501 if CUPTI is missing. Serve it only to people whom you trust: a
+// recording names kernels, takes memory, and slows calls down. Launches take about 0.9 µs more until [Detach].
 func Handler() http.Handler { return http.HandlerFunc(serve) }
 
 func serve(w http.ResponseWriter, req *http.Request) {

@@ -63,8 +63,8 @@ var recording atomic.Pointer[Recording]
 var starting sync.Mutex
 
 // Start begins to record the work of all devices. Work that was enqueued before may appear, too. It returns [ErrBusy]
-// beside another profiler, and a [cupti.LibraryError] if CUPTI is missing. The first Start, and the first after
-// [Detach], take 10 to 20 ms. Launches of graphs are recorded node by node. Source: cuptiSubscribe,
+// while another profiler is attached, and a [cupti.LibraryError] if CUPTI is missing. The first Start, and the first
+// after [Detach], take 10 to 20 ms. Launches of graphs are recorded node by node. Source: cuptiSubscribe,
 // cuptiActivityEnable.
 func Start(o Options) (*Recording, error) {
 	starting.Lock()
@@ -120,10 +120,9 @@ func (r *Recording) begin() error {
 	return nil
 }
 
-// Stop ends the recording and returns it. Further calls return the same. Work that has not
-// completed is left out, so wait for it before, as [github.com/cudabind/cudabind/cuda/safe.Stream.Wait]
-// does. CUPTI stays in the calls of CUDA: a launch takes some 0.9 µs more than before, until [Detach].
-// Source: cuptiActivityFlushAll, cuptiUnsubscribe.
+// Stop ends the recording and returns it. Further calls return the same. Work that has not completed is left out, so
+// wait for it before, as [github.com/cudabind/cudabind/cuda/safe.Stream.Wait] does. CUPTI stays in the calls of CUDA: a
+// launch takes about 0.9 µs more than before, until [Detach]. Source: cuptiActivityFlushAll, cuptiUnsubscribe.
 func (r *Recording) Stop() (*Timeline, error) {
 	if r == nil || r.stop == nil {
 		return nil, failed("Recording.Stop", errors.New("the recording is none: use Start"))
@@ -166,9 +165,10 @@ func (r *Recording) detach() (wall time.Duration) {
 	return wall
 }
 
-// Detach takes CUPTI out of the calls of CUDA after a recording, so that they cost what they cost before. Call it only when no goroutine
-// calls CUDA and no work is in progress: CUDA lets kernels fail that run meanwhile. A later [Start] attaches CUPTI again. Detach
-// returns [ErrBusy] during a recording, and does nothing if nothing was recorded. Source: cuptiFinalize.
+// Detach takes CUPTI out of the calls of CUDA after a recording, so that they cost what they cost before. Call it only
+// when no goroutine calls CUDA and no work is in progress: kernels that run meanwhile fail. A later [Start] attaches
+// CUPTI again. Detach returns [ErrBusy] during a recording, and does nothing if nothing was recorded. Source:
+// cuptiFinalize.
 func Detach() error {
 	starting.Lock()
 	defer starting.Unlock()

@@ -48,12 +48,11 @@ type state struct {
 	task   *trace.Task
 }
 
-// Begin begins a range. End it on the same goroutine; ranges inside it end before. During a
-// recording, and under a tool such as Nsight Systems, the goroutine stays on its thread until End, because
-// calls are attributed by thread. Goroutines that start in between need ranges of their own. While
-// runtime/trace is on, the range is also a region of ctx's task there. Otherwise Begin and End take some
-// 3 ns. A recording has 4096 open ranges at most, since Go ends programs with too many threads; further ones are counted in
-// Timeline.Lost.
+// Begin begins a range. End it on the same goroutine; ranges inside it end before. During a recording, and under a tool
+// such as Nsight Systems, the goroutine stays on its thread until End, because calls are attributed by thread.
+// Goroutines that start in between need ranges of their own. While runtime/trace is on, the range is also a region of
+// ctx's task there. Otherwise Begin and End take about 3 ns. A recording has 4096 open ranges at most, since Go ends
+// programs with too many threads; further ones are counted in Timeline.Lost.
 func Begin(ctx context.Context, name string) Range {
 	a := active.Load()
 	if a == 0 && !trace.IsEnabled() {
@@ -62,8 +61,8 @@ func Begin(ctx context.Context, name string) Range {
 	return begin(ctx, nil, name, a)
 }
 
-// BeginTask is [Begin] with a task of runtime/trace in place of a region: pass the new context on, so that ranges of other
-// goroutines belong to the task, too.
+// BeginTask begins a range as [Begin] does, with a task of runtime/trace in place of a region: pass the new context on,
+// so that ranges of other goroutines belong to the task, too.
 func BeginTask(ctx context.Context, name string) (context.Context, Range) {
 	a := active.Load()
 	if ctx == nil || !trace.IsEnabled() {

@@ -50,7 +50,7 @@ func (t *Timeline) WaitStats() []Stat {
 	return sorted(by)
 }
 
-// RangeStats sums up the time of ranges on the host, and the work that was enqueued in them, also in ranges
+// RangeStats sums up the time of ranges on the host, and the work that was enqueued in them, including the ranges
 // inside them. A range inside another one of its name, as in a recursive function, is a part of that.
 func (t *Timeline) RangeStats() (host, device []Stat) {
 	h, d := map[string]*Stat{}, map[string]*Stat{}

@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// Tests runs tests with a flag more, -cudaprofile FILE, which records them all and writes the timeline
-// there, and the tables to FILE.txt. It is all that TestMain needs:
+// Tests runs tests with an additional flag, -cudaprofile FILE, which records them all and writes the timeline to FILE
+// and the tables to FILE.txt. It is all that TestMain needs:
 //
 //	func TestMain(m *testing.M) { os.Exit(profile.Tests(m)) }
 //
-// Tests that record by themselves get [ErrBusy] then.
+// With the flag, tests that record by themselves get [ErrBusy].
 func Tests(m interface{ Run() int }) int {
 	file := flag.String("cudaprofile", "", "record the work of GPUs, and write the timeline to this `file`")
 	flag.Parse()

@@ -35,11 +35,11 @@ var (
 	}}
 )
 
-// Normal enqueues numbers of the normal distribution. A pseudo-random generator makes them in
-// pairs: a buffer of an odd length takes one number more from the sequence.
+// Normal enqueues numbers of the normal distribution. A pseudo-random generator makes them in pairs: a buffer of an odd
+// length takes one number more from the sequence.
 //
-// It returns [safe.ErrInvalidArgument] if stddev is negative, or a parameter not finite.
-// Source: curandGenerateNormal, curandGenerateNormalDouble.
+// It returns [safe.ErrInvalidArgument] if stddev is negative, or if a parameter is not finite. Source:
+// curandGenerateNormal, curandGenerateNormalDouble.
 func Normal[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T], mean, stddev T) error {
 	const op = "random.Normal"
 	if err := moments(op, mean, stddev); err != nil {
@@ -57,9 +57,8 @@ var (
 	}}
 )
 
-// LogNormal enqueues numbers whose logarithms have the normal distribution with that mean and
-// standard deviation: see [Normal].
-// Source: curandGenerateLogNormal, curandGenerateLogNormalDouble.
+// LogNormal enqueues numbers whose logarithms have the normal distribution with that mean and standard deviation, with
+// the errors of [Normal]. Source: curandGenerateLogNormal, curandGenerateLogNormalDouble.
 func LogNormal[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T], mean, stddev T) error {
 	const op = "random.LogNormal"
 	if err := moments(op, mean, stddev); err != nil {
@@ -80,12 +79,11 @@ var (
 // mostLambda is cuRAND's limit.
 const mostLambda = 400000
 
-// Poisson fills b with numbers of the Poisson distribution, in the order of the stream. Other than the rest, it waits for the
-// work of the context and for its own: cuRAND makes a table for lambda on the legacy stream.
+// Poisson fills b with numbers of the Poisson distribution, in the order of the stream. Unlike the other functions, it
+// waits for the work of the context and for its own: cuRAND makes a table for lambda on the legacy stream.
 //
-// It returns [safe.ErrRange] if lambda is not above 0 and at most 400,000, and [safe.ErrCapturing] while a stream of the
-// context captures.
-// Source: curandGeneratePoisson.
+// It returns [safe.ErrRange] unless lambda is above 0 and at most 400,000, and [safe.ErrCapturing] while a stream of
+// the context captures. Source: curandGeneratePoisson.
 func Poisson(g *Generator, s *safe.Stream, b *safe.Buffer[uint32], lambda float64) error {
 	const op = "random.Poisson"
 	if !(lambda > 0 && lambda <= mostLambda) {

@@ -18,7 +18,7 @@ type Kind int
 // The algorithms. Those up to MTGP32 are pseudo-random, and have a seed. Those from Sobol32 on
 // are quasi-random: they fill a space evenly.
 const (
-	// Philox is fast, and made for many streams of numbers: take it unless you need another.
+	// Philox is fast, and made for many parallel sequences: use it unless you need another.
 	Philox Kind = iota
 	// XORWOW is what cuRAND takes by default.
 	XORWOW
@@ -78,9 +78,9 @@ type Options struct {
 // mostDimensions is the size of cuRAND's tables for Sobol sequences.
 const mostDimensions = 20000
 
-// Generator is a sequence of random numbers. Each call takes the next ones in the order of the
-// calls, whatever streams they are on: the numbers depend on the seed, the offset and the calls
-// before. Any number of goroutines may use a Generator, but then chance decides on that order.
+// Generator is a sequence of random numbers. Each call takes the next ones in the order of the calls, whatever streams
+// they are on: the numbers depend on the seed, the offset and the calls before. Any number of goroutines may use a
+// Generator, but then the order of their calls is not determined.
 //
 // A Generator keeps its context: [safe.Context.Close] before [Generator.Close] is fine.
 type Generator struct {
@@ -110,14 +110,13 @@ type state struct {
 // group is how many numbers of Philox belong together: see state.completeGroup.
 const group = 4
 
-// New makes a generator. That is slow, and may wait for all work of the context.
+// New creates a generator. That is slow, and may wait for all work of the context.
 //
-// It returns [safe.ErrCapturing] while a stream of the context is capturing: make generators
-// before. It returns an error that matches [safe.ErrNotSupported] and lists where it has looked
-// if there is no cuRAND, or if the kind does not have the option, and [safe.ErrRange] if Dimensions is out
-// of range.
-// Source: curandCreateGenerator, curandSetPseudoRandomGeneratorSeed,
-// curandSetGeneratorOffset, curandSetQuasiRandomGeneratorDimensions, curandGenerateSeeds.
+// It returns [safe.ErrCapturing] while a stream of the context is capturing, [safe.ErrNotSupported] if the kind does
+// not have an option that is set, and [safe.ErrRange] if Dimensions is out of range. If there is no cuRAND, it returns
+// an error that matches [safe.ErrNotSupported] and lists where it has looked. Source: curandCreateGenerator,
+// curandSetPseudoRandomGeneratorSeed, curandSetGeneratorOffset, curandSetQuasiRandomGeneratorDimensions,
+// curandGenerateSeeds.
 func New(x *safe.Context, k Kind, o Options) (*Generator, error) {
 	const op = "random.New"
 	if err := k.check(o); err != nil {
@@ -225,9 +224,8 @@ func (g *state) destroy() (err error) {
 
 func (g *state) dimensions() int { return max(g.o.Dimensions, 1) }
 
-// Close destroys the generator when the work, the graphs and the executables that use it are done. Closing again does
-// nothing.
-// Source: curandDestroyGenerator.
+// Close refuses further calls and does not wait. The generator is destroyed when the work, the graphs and the
+// executables that use it are done. Closing again does nothing. Source: curandDestroyGenerator.
 func (g *Generator) Close() error {
 	if g == nil || g.object == nil {
 		return nil
@@ -254,10 +252,10 @@ func (g *Generator) String() string {
 
 // Seek makes n the place of the next number, from the beginning of the sequence.
 //
-// For [Philox] the next call gives what a single call from 0 would have at n, if both are of the
-// same distribution and type; n counts numbers of 32 bits for [Bits] of uint64. So it does for quasi-random kinds, where n counts points. For
-// [XORWOW] and [MRG32k3a] that is so for [Poisson], [Bits] of uint32 and [Uniform] of float32; calls of others begin
-// at a place that depends on n only. [MTGP32] returns [safe.ErrNotSupported].
+// For [Philox] the next call gives what a single call from 0 would have at n, if both are of the same distribution and
+// type. For [Bits] of uint64, n counts numbers of 32 bits. The same holds for quasi-random kinds, where n counts
+// points. For [XORWOW] and [MRG32k3a] it holds for [Poisson], [Bits] of uint32 and [Uniform] of float32; other calls
+// begin at a place that depends on n only. [MTGP32] returns [safe.ErrNotSupported].
 //
 // Seek waits for the work of the context, because cuRAND sets its state up on the legacy stream. It returns
 // [safe.ErrCapturing] while a stream of the context captures, and [safe.ErrInUse] if the generator belongs to a graph.
