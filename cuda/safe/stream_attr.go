@@ -24,14 +24,14 @@ func (s *Stream) Attribute(id driver.CUstreamAttrID) (driver.CUstreamAttrValue, 
 	return s.attribute("Stream.Attribute", id)
 }
 
-// SetAttribute sets an attribute of the stream, such as the policy by which
-// [Stream.SynchronizeBlocking] waits:
+// SetAttribute sets an attribute of the stream, such as the policy by which [Stream.SynchronizeBlocking] waits. It
+// affects work that is enqueued later, through every [Stream] of the same CUDA stream:
 //
 //	var v driver.CUstreamAttrValue
 //	*v.SyncPolicy() = driver.CU_SYNC_POLICY_BLOCKING_SYNC
 //	err := s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v)
 //
-// Source: cuStreamSetAttribute.
+// The errors are those of [Stream.Attribute]. Source: cuStreamSetAttribute.
 func (s *Stream) SetAttribute(id driver.CUstreamAttrID, v driver.CUstreamAttrValue) error {
 	const op = "Stream.SetAttribute"
 	return s.with(op, func(c *streamCore) error { return c.put(op, id, v) })
