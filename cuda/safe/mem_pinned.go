@@ -24,10 +24,10 @@ type Pinned[T any] struct {
 // every 64-bit system has unified addressing.
 type PinnedOptions struct {
 	// WriteCombined makes host writes and copies to a device faster, and host reads very
-	// slow. For NewPinned only.
+	// slow. For [NewPinnedWith] only.
 	WriteCombined bool
 	// ReadOnly declares that kernels only read the memory. It is required for memory that the process
-	// itself can only read. For RegisterPinned only.
+	// itself can only read. For [RegisterPinnedWith] only.
 	ReadOnly bool
 }
 
