@@ -190,14 +190,13 @@ func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 	return e, err
 }
 
-// BeginCapture begins a capture that lasts until [Capture.End]. The goroutine stays on
-// its thread until then and must call End itself, except in [CaptureRelaxed]: see
-// [Stream.BeginCaptureWith]. Prefer [Stream.Capture], which cannot leave a capture
-// open.
+// BeginCapture begins a capture that lasts until [Capture.End]. The goroutine stays on its thread until then and must
+// call End itself, except in [CaptureRelaxed]: see [Stream.BeginCaptureWith]. Prefer [Stream.Capture], which cannot
+// leave a capture open.
 //
-// If the program drops a Capture without End, the garbage collector ends the capture, on any
-// thread. Unless the mode is relaxed, CUDA then destroys the graph, also an existing graph that
-// was captured into. The goroutine stays on its thread. See also [TrackLeaks].
+// If the program drops a Capture without End, the garbage collector ends the capture, on any thread. Unless the mode is
+// relaxed, CUDA then destroys the graph, even an existing graph that was captured into. The goroutine stays on its
+// thread. See also [TrackLeaks].
 func (s *Stream) BeginCapture() (*Capture, error) {
 	return s.BeginCaptureWith(context.Background(), CaptureOptions{})
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// GraphExec is an instantiated graph, which can be launched any number of times. Any number
-// of goroutines may use it at once. Its launches run one after another, also on different
-// streams.
+// GraphExec is an instantiated graph, which can be launched any number of times. Any number of goroutines may use it at
+// once. Its launches run one after another, even on different streams.
 type GraphExec struct {
 	core    *execCore
 	cleanup lifetime.Cleanup

@@ -7,10 +7,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Pointer is memory that a kernel reaches by a pointer to T: a [Buffer], [Pinned] or [Pitched] of T.
-// Parameters of this type let the Go compiler check the arguments of a kernel, in a function that
-// launches it with [PointerArg]. A nil Pointer is a null pointer. A nil *Buffer is none: launches
-// return [ErrClosed] for it.
+// Pointer is memory that a kernel reaches by a pointer to T: a [Buffer], [Pinned] or [Pitched] of T. Parameters of this
+// type let the Go compiler check the arguments of a kernel, in a function that launches it with [PointerArg]. A nil
+// Pointer is a null pointer, but a nil *Buffer is not: launches return [ErrClosed] for it.
 type Pointer[T any] interface {
 	VoidPointer
 	pointsTo(*T) // the parameter is nil: it ties the memory to its type

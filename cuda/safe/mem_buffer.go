@@ -73,21 +73,18 @@ func (m *memory) close() error {
 	return m.block.Close()
 }
 
-// NewBuffer allocates device memory for n values. Any stream may use it at once, also one
-// that is capturing. The memory is not initialized. Kernels of other devices can access it
-// after [Context.EnablePeerAccess].
+// NewBuffer allocates device memory for n values. Any stream may use it at once, even one that is capturing. The memory
+// is not initialized. Kernels of other devices can access it after [Context.EnablePeerAccess].
 //
-// The memory comes from a pool that the context has for NewBuffer alone. The pool retains the
-// memory of closed buffers: see [Context.TrimMemory]. A new buffer of the same size as one closed
-// before may get its memory without a call of the driver, unless the environment variable
-// CUDABIND_NO_MEMORY_CACHE is set: set it so that compute-sanitizer finds uses of closed buffers.
-// Some functions require memory of cuMemAlloc: see [BufferOptions] and [NewBufferWith]. If the
+// The memory comes from a pool that the context has for NewBuffer alone. The pool retains the memory of closed buffers:
+// see [Context.TrimMemory]. A new buffer of the same size as one closed before may get its memory without a call of the
+// driver, unless the environment variable CUDABIND_NO_MEMORY_CACHE is set: set it so that compute-sanitizer finds uses
+// of closed buffers. Some functions require memory of cuMemAlloc: see [BufferOptions] and [NewBufferWith]. If the
 // device has no memory pools, NewBuffer calls cuMemAlloc too.
 //
-// It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size, [ErrRange] if n
-// is negative, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory
-// left.
-// Source: cuMemAllocFromPoolAsync, and cuMemFreeAsync when closed.
+// It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size, [ErrRange] if n is negative, and
+// driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory left. Source: cuMemAllocFromPoolAsync, and
+// cuMemFreeAsync when closed.
 func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	return NewBufferWith[T](x, n, BufferOptions{})
 }

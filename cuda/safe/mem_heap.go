@@ -227,11 +227,9 @@ func (c *contextCore) dropHeap(op string) error {
 	return err
 }
 
-// TrimMemory returns memory to the system that [NewBuffer] retains in x for later buffers.
-// A buffer that is closed while work uses it counts as used until that work has completed.
-// This package trims the memory of all contexts by itself when a call of its own
-// finds too little memory; call TrimMemory before other code allocates.
-// Source: cuMemPoolTrimTo.
+// TrimMemory returns memory to the system that [NewBuffer] retains in x for later buffers. A buffer that is closed
+// while work uses it counts as used until that work has completed. This package trims the memory of all contexts when
+// one of its own calls finds too little memory. Call TrimMemory before other code allocates. Source: cuMemPoolTrimTo.
 func (x *Context) TrimMemory() error {
 	const op = "Context.TrimMemory"
 	c, err := x.acquire(op)

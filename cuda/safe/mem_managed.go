@@ -57,17 +57,15 @@ func (b *Buffer[T]) Data() []T {
 	return unsafe.Slice((*T)(unsafe.Add(b.memory.host, b.address-b.memory.address)), b.n)
 }
 
-// AttachAsync declares who uses managed memory after the work that is on the stream now:
-// every stream (driver.CU_MEM_ATTACH_GLOBAL, the initial state), only the host
-// (driver.CU_MEM_ATTACH_HOST), or only the host and this stream
-// (driver.CU_MEM_ATTACH_SINGLE). CUDA does not check that the program complies. It
-// matters on devices without concurrent managed access: see [Buffer.Data]. When the
-// stream that memory is attached to is closed, every stream may use the memory again.
+// AttachAsync declares which streams use managed memory after the current work of the stream: every stream
+// (driver.CU_MEM_ATTACH_GLOBAL, the initial state), only the host (driver.CU_MEM_ATTACH_HOST), or only the host and
+// this stream (driver.CU_MEM_ATTACH_SINGLE). CUDA does not check that the program complies. It matters on devices
+// without concurrent managed access: see [Buffer.Data]. When the stream that memory is attached to is closed, every
+// stream may use the memory again.
 //
-// It returns [ErrInvalidArgument] for memory that is not managed, for an unknown flag,
-// and if CU_MEM_ATTACH_SINGLE names the legacy default stream; [ErrRange] if b is not a
-// whole allocation; and [ErrCapturing] if the stream is capturing.
-// Source: cuStreamAttachMemAsync.
+// It returns [ErrInvalidArgument] for memory that is not managed, for an unknown flag, and if CU_MEM_ATTACH_SINGLE
+// names the legacy default stream; [ErrRange] if b is not a whole allocation; and [ErrCapturing] if the stream is
+// capturing. Source: cuStreamAttachMemAsync.
 func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	const op = "Buffer.AttachAsync"
 	m, err := b.acquire(op)

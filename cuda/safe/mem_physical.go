@@ -262,8 +262,7 @@ func (p *PhysicalMemory) Size() uint64 {
 	return p.core.size
 }
 
-// Location returns where the memory resides, also for imported memory.
-// Source: cuMemGetAllocationPropertiesFromHandle.
+// Location returns where the memory resides, for imported memory, too. Source: cuMemGetAllocationPropertiesFromHandle.
 func (p *PhysicalMemory) Location() Location {
 	if p == nil || p.core == nil {
 		return Location{}

@@ -467,17 +467,16 @@ func (r *AddressRange) Access(offset uint64, d Device) (driver.CUmemAccess_flags
 	return driver.CUmemAccess_flags(flags), wrap(op, err)
 }
 
-// NewMappedBuffer returns a Buffer of n values at an offset in bytes of an address range,
-// for copies, launches and all else that takes a [Buffer]. Several mappings may back it.
-// The device of the range must be allowed to read and write the memory; kernels of other
-// devices can use the Buffer if they are allowed to.
+// NewMappedBuffer returns a Buffer of n values at an offset in bytes of an address range, for copies, launches and
+// everything else that takes a [Buffer]. Several mappings may back it. The device of the range must be allowed to read
+// and write the memory; kernels of other devices can use the Buffer if they are allowed to.
 //
-// Several Buffers may cover the same addresses. Synchronous copies and [AddressRange.Unmap] wait
-// for the work that uses any part of the range. The Buffer keeps the memory mapped until it is
-// closed. [Buffer.Close] does not wait, because the range owns the memory.
+// Several Buffers may cover the same addresses. Synchronous copies and [AddressRange.Unmap] wait for the work that uses
+// any part of the range. The Buffer keeps the memory mapped until it is closed. [Buffer.Close] does not wait, because
+// the range owns the memory.
 //
-// It returns [ErrRange] if the memory is not all mapped, and [ErrInvalidArgument] if the
-// device lacks access, the offset is not aligned for T, or T contains Go pointers or bools.
+// It returns [ErrRange] if the memory is not all mapped, and [ErrInvalidArgument] if the device lacks access, the
+// offset is not aligned for T, or T contains Go pointers or bools.
 func NewMappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], error) {
 	const op = "NewMappedBuffer"
 	size, c, err := valuesIn[T](op, r, n)

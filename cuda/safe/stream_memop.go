@@ -124,9 +124,9 @@ func WaitValue[T MemOpValue](s *Stream, e Element[T], v T, until driver.CUstream
 	return s.memOps("WaitValue", []MemOp{NewWaitOp(e, v, until)})
 }
 
-// WriteValue enqueues a write of v to an element in memory. Whoever reads v from there,
-// on a device or the host, also sees all writes of earlier work of the stream. The errors
-// are those of [WaitValue]. Source: cuStreamWriteValue32, cuStreamWriteValue64.
+// WriteValue enqueues a write of v to an element in memory. A reader of v, on a device or the host, also sees all
+// writes of earlier work of the stream. The errors are those of [WaitValue]. Source: cuStreamWriteValue32,
+// cuStreamWriteValue64.
 func WriteValue[T MemOpValue](s *Stream, e Element[T], v T) error {
 	return s.memOps("WriteValue", []MemOp{NewWriteOp(e, v)})
 }

@@ -24,7 +24,7 @@ template<class T> __global__ void scale(T *v, T factor, unsigned n) {
 // scaleOptions name the instance of the template that is to be compiled.
 var scaleOptions = compile.Options{File: "scale.cu", Kernels: []string{"scale<float>"}}
 
-// scale multiplies all values of b by factor. The second call, also in another process,
+// scale multiplies all values of b by factor. The second call, even in another process,
 // finds the compiled kernel in the cache.
 func scale(ctx context.Context, x *safe.Context, s *safe.Stream, b *safe.Buffer[float32], factor float32) error {
 	m, err := compile.Load(ctx, x, scaleSource, scaleOptions)

@@ -34,7 +34,7 @@ func loadAdd(x *safe.Context) (*safe.Module, *safe.Kernel, error) {
 	return m, k, nil
 }
 
-// twice returns twice the values. It makes all that it needs, enqueues the work and gets the result, and then looks
+// twice returns twice the values. It creates what it needs, enqueues the work and downloads the result, and then checks
 // whether anything has failed.
 func twice(x *safe.Context, add *safe.Kernel, in []float32) ([]float32, error) {
 	s, err1 := safe.NewStream(x)
@@ -48,7 +48,7 @@ func twice(x *safe.Context, add *safe.Kernel, in []float32) ([]float32, error) {
 	return out, cmp.Or(err1, err2, err3, err4, err5)
 }
 
-// enqueueTwice enqueues work that doubles the values of host, and then calls done, also if a call before has failed.
+// enqueueTwice enqueues work that doubles the values of host, and then calls done, even if an earlier call has failed.
 func enqueueTwice(s *safe.Stream, add *safe.Kernel, values *safe.Buffer[float32], host *safe.Pinned[float32], done func([]float32)) error {
 	err1 := values.CopyFromHostAsync(s, host)
 	err2 := add.Launch(s, safe.Threads(host.Len()), values.Arg(), values.Arg(), values.Arg(), safe.Val(uint32(host.Len())))
@@ -70,7 +70,7 @@ func launchAdd(s *safe.Stream, add *safe.Kernel, a, b, sum *safe.Buffer[float32]
 }
 
 // addKernel is add(const float *a, const float *b, float *sum, unsigned n). Its Launch takes
-// memory of float32 only: a Buffer or Pinned of it, also managed and pooled memory.
+// memory of float32 only: a Buffer or Pinned, including managed and pooled memory.
 type addKernel struct{ *safe.Kernel }
 
 func newAddKernel(m *safe.Module) (addKernel, error) {

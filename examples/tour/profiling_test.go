@@ -47,7 +47,7 @@ func step(ctx context.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
 	return s.Wait(ctx)
 }
 
-// debugServer serves timelines beside what else the program has for its operators.
+// debugServer serves timelines next to what else the program offers its operators.
 func debugServer() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/debug/cuda/trace", profile.Handler())

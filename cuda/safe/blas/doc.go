@@ -10,7 +10,7 @@
 //
 // # Streams and captures
 //
-// All functions enqueue work and return, but for [Dot] and [Nrm2]. They retain buffers as a launch does. On a capturing
+// All functions except [Dot] and [Nrm2] enqueue work and return. They retain buffers as a launch does. On a capturing
 // stream the work becomes part of the graph, which retains the buffers. Call [Open] before you capture: it needs a
 // context without captures.
 //

@@ -70,8 +70,8 @@ func (l *layer) forward(h *blas.Handle, s *safe.Stream, x, y blas.Matrix[dtype.B
 	return blas.Matmul(h, s, 1, x, l.weights.T(), 0, y, blas.MatmulOptions{Epilogue: blas.GELU, Bias: l.bias, Aux: l.aux})
 }
 
-// backward enqueues the gradients of the layer from dy, that of what the layer has computed
-// before GELU, and dx, that of what the layer before has computed before its GELU.
+// backward enqueues the gradients of the layer. dy is the gradient of the layer's values before
+// GELU. dx receives that of the values of the layer before it, also before GELU.
 func (l *layer) backward(h *blas.Handle, s *safe.Stream, before *layer, x, dx, dy blas.Matrix[dtype.BFloat16]) error {
 	return errors.Join(
 		blas.Matmul(h, s, 1, dy.T(), x, 0, l.gradients, blas.MatmulOptions{}),

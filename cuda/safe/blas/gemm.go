@@ -8,18 +8,16 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// Gemm enqueues c = alpha*a*b + beta*c. a has as many rows as c, b as many columns as c, and
-// a as many columns as b has rows. Each of them may be stored by row or by column: transpose
-// an input by [Matrix.T] or [Matrix.H]. If beta is 0, c is not read.
+// Gemm enqueues c = alpha*a*b + beta*c. a has as many rows as c, b as many columns as c, and a as many columns as b has
+// rows. Each of them may be stored by row or by column: transpose an input by [Matrix.T] or [Matrix.H]. If beta is 0, c
+// is not read.
 //
-// alpha and beta are read before Gemm returns. The matrices are used until the work has
-// completed, as by [safe.Kernel.Launch]; in a capture the graph retains them.
+// alpha and beta are read before Gemm returns. The matrices are retained until the work has completed, as by
+// [safe.Kernel.Launch]; in a capture the graph retains them.
 //
-// It returns [safe.ErrInvalidArgument] if the shapes do not fit, or if a Conjugate cannot be
-// computed: see [Matrix.H]; [safe.ErrRange] if a matrix is not within its buffer;
-// [safe.ErrOverlap] if c overlaps a or b; [safe.ErrContextMismatch] if the stream belongs to
-// another context; and [safe.ErrClosed].
-// Source: cublasGemmEx_64.
+// It returns [safe.ErrInvalidArgument] if the shapes do not fit, or if a Conjugate cannot be computed: see [Matrix.H];
+// [safe.ErrRange] if a matrix is not within its buffer; [safe.ErrOverlap] if c overlaps a or b;
+// [safe.ErrContextMismatch] if the stream belongs to another context; and [safe.ErrClosed]. Source: cublasGemmEx_64.
 func Gemm[T Element, S Scalar](h *Handle, s *safe.Stream, alpha S, a, b Matrix[T], beta S, c Matrix[T]) error {
 	const op = "blas.Gemm"
 	q, err := newCall(h, s)

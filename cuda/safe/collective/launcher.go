@@ -29,14 +29,13 @@ var launchers = []launcher{
 //   - MPICH and Intel MPI: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
 //   - Slurm's srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID
 //
-// The first of these whose variable of the rank is set counts. The address is MASTER_ADDR
-// and MASTER_PORT. With Slurm, their defaults are the first machine in SLURM_STEP_NODELIST
-// or SLURM_JOB_NODELIST, and a port from 20000 to 29999 that follows from SLURM_JOB_ID. If
-// torchrun's agent itself listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), the ranks
-// meet at the next port. COLLECTIVE_SECRET is the secret: unset it, if there is none.
+// The first of these whose variable of the rank is set counts. The address is MASTER_ADDR and MASTER_PORT. With Slurm,
+// their defaults are the first machine in SLURM_STEP_NODELIST or SLURM_JOB_NODELIST, and a port from 20000 to 29999
+// that follows from SLURM_JOB_ID. If torchrun's agent itself listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), the
+// ranks meet at the next port. COLLECTIVE_SECRET is the secret. It must not be set to an empty value.
 //
-// It returns an error that matches [ErrNoLauncher] if no launcher has set a rank. Other
-// errors name a variable and its value.
+// It returns an error that matches [ErrNoLauncher] if no launcher has set a rank. Other errors name a variable and its
+// value.
 func FromEnv() (Options, error) { return fromEnv(os.LookupEnv) }
 
 func fromEnv(lookup func(string) (string, bool)) (Options, error) {

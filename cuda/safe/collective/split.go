@@ -12,17 +12,17 @@ import (
 // NoColor is the color of ranks that a split leaves out.
 const NoColor = nccl.NCCL_SPLIT_NOCOLOR
 
-// Split makes new communicators from the ranks of c: those with the same color go together,
-// numbered by ascending key, equal keys in the old order. All ranks must call it; a process
-// with several ranks calls [Comms.Split]. It returns nil for a rank with [NoColor].
+// Split makes new communicators from the ranks of c: those with the same color go together, numbered by ascending key,
+// equal keys in the old order. All ranks must call it; a process with several ranks calls [Comms.Split]. It returns nil
+// for a rank with [NoColor].
 //
-// Wait for the work of c before. If ctx ends first, Split aborts c and returns the cause. The
-// new communicator fails and is aborted together with c, but it is closed by itself.
+// Wait for the work of c before. If ctx ends first, Split aborts c and returns the cause. The new communicator fails
+// and is aborted together with c, but must be closed separately.
 //
-// Split returns [safe.ErrCapturing] while a stream of the device is capturing, and the other ranks then wait for this one;
-// captures that begin meanwhile wait for Split. It returns a [PeerError] once a rank of another process has closed the
-// communicator, an error that matches errors.ErrUnsupported with NCCL before 2.18, and [safe.ErrInCallback] in a host function.
-// Source: ncclCommSplit.
+// Split returns [safe.ErrCapturing] while a stream of the device is capturing, and the other ranks then wait for this
+// one; captures that begin meanwhile wait for Split. It returns a [PeerError] once a rank of another process has closed
+// the communicator, an error that matches errors.ErrUnsupported with NCCL before 2.18, and [safe.ErrInCallback] in a
+// host function. Source: ncclCommSplit.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	all, err := splitAll(ctx, "Comm.Split", Comms{c}, []int{color}, []int{key})
 	if err != nil {

@@ -57,7 +57,7 @@ type Image struct {
 	Arch   string            // for which it was compiled: "sm_90", or "compute_90" of PTX
 	Names  map[string]string // the symbol of each of Options.Kernels, for safe.LoadOptions
 
-	// Warnings are the compiler's messages that are no errors, also of an image from the cache.
+	// Warnings are the compiler's messages that are not errors, including those of an image from the cache.
 	Warnings []*Diagnostic
 }
 

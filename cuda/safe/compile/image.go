@@ -12,9 +12,9 @@ import (
 )
 
 // LoadImage loads the image that suits the device of x best: machine code for its architecture, or for one of the same
-// major version and an earlier minor one, and else PTX of the newest architecture that is not newer than the device. It
-// needs no NVRTC. If none suits, it returns an error that matches [errors.ErrUnsupported] and names the architecture to
-// compile for. If the driver is too old for the image, the error says so.
+// major version and an earlier minor one, and otherwise PTX of the newest architecture that is not newer than the
+// device. It needs no NVRTC. If none suits, it returns an error that matches [errors.ErrUnsupported] and names the
+// architecture to compile for. If the driver is too old for the image, the error says so.
 func LoadImage(x *safe.Context, images ...*Image) (*safe.Module, error) {
 	const op = "LoadImage"
 	if x.Raw() == 0 {

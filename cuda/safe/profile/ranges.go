@@ -160,7 +160,7 @@ type streamNames struct {
 	all map[weak.Pointer[safe.Stream]]string
 }
 
-// NameStream names a stream: on timelines, also of later recordings, and for tools such as Nsight Systems.
+// NameStream names a stream on the timelines of this and later recordings, and for tools such as Nsight Systems.
 // Source: cuptiGetContextId, cuptiGetStreamIdEx.
 func NameStream(s *safe.Stream, name string) error {
 	if s == nil || s.Raw() == 0 {

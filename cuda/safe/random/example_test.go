@@ -52,7 +52,7 @@ func ExampleNormal() {
 	// Output: 1001 weights, all near 0: true
 }
 
-// dropout returns an executable of which each launch fills mask with new numbers.
+// dropout returns an executable whose launches each fill mask with new numbers.
 func dropout(s *safe.Stream, g *random.Generator, mask *safe.Buffer[float32]) (*safe.GraphExec, error) {
 	return s.CaptureExecutable(func() error {
 		return random.Uniform(g, s, mask) // and kernels that use it
