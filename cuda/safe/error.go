@@ -58,7 +58,7 @@ var (
 
 // Error is the type of the errors that functions of this package return.
 type Error struct {
-	Op     string          // the function or method, such as "Stream.Query"; NewStream also for NewStreamWith
+	Op     string          // the function or method, such as "Stream.Query"; "NewStream" for NewStreamWith, and so on
 	Code   driver.CUresult // the code that CUDA returned, 0 if CUDA did not fail
 	Err    error           // Code, a sentinel error of this package, or another cause
 	Async  bool            // Op reports a failure of work that was enqueued earlier

@@ -137,8 +137,9 @@ func (g *Graph) AddEdges(edges ...Edge) error {
 	return g.connect("Graph.AddEdges", edges, driver.CuGraphAddDependencies, driver.CuGraphAddDependencies_v1)
 }
 
-// RemoveEdges removes dependencies. Each edge must exist, with the same Data. CUDA does not
-// remove edges of graphs that allocate or free memory. Source: cuGraphRemoveDependencies.
+// RemoveEdges removes dependencies. Each edge must exist, with the same Data. It returns [ErrForeignNode] if a node
+// belongs to another graph or was destroyed, and [ErrNotSupported] for graphs that allocate or free memory. Source:
+// cuGraphRemoveDependencies.
 func (g *Graph) RemoveEdges(edges ...Edge) error {
 	return g.connect("Graph.RemoveEdges", edges, driver.CuGraphRemoveDependencies, driver.CuGraphRemoveDependencies_v1)
 }
