@@ -30,8 +30,8 @@ type Batch[T Element] struct {
 // NewBatch prepares the products of a[i] and b[i] with the results c[i]. All of a have one shape, stride and order, and
 // so have all of b and all of c. It copies the addresses to the device and returns when the copy has completed.
 //
-// Matrices of 16-bit types begin at multiples of 16 bytes, and so do all where the Handle's [Math] allows tensor cores
-// for float32.
+// Matrices of 16-bit types must begin at multiples of 16 bytes. So must all matrices if the Handle's [Math] allows
+// tensor cores for float32.
 //
 // It returns [safe.ErrInvalidArgument] if the lengths, shapes or addresses do not fit, [safe.ErrRange] if a matrix is
 // not within its buffer, [safe.ErrOverlap] if a result overlaps another matrix, and [safe.ErrClosed].

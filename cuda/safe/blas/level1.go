@@ -57,8 +57,9 @@ func DotTo[T Element](h *Handle, s *safe.Stream, x, y Vector[T], out *safe.Buffe
 	return dot("blas.DotTo", h, s, x, y, out, false)
 }
 
-// Dot returns the sum of x[i]*y[i], with the elements of x conjugated if x has Conjugate set. It waits for the stream,
-// and returns [safe.ErrCapturing] if the stream is capturing. Source: cublasDotEx_64, cublasDotcEx_64.
+// Dot returns the sum of x[i]*y[i], with the elements of x conjugated if x has Conjugate set. It waits for the stream.
+// It returns [safe.ErrCapturing] if the stream is capturing, and otherwise the errors of [Gemm]. Source:
+// cublasDotEx_64, cublasDotcEx_64.
 func Dot[T Element](h *Handle, s *safe.Stream, x, y Vector[T]) (T, error) {
 	const op = "blas.Dot"
 	return waited(op, h, func(out *safe.Buffer[T]) error { return dot(op, h, s, x, y, out, true) })
@@ -92,9 +93,8 @@ func Nrm2To[T Element, R Real](h *Handle, s *safe.Stream, x Vector[T], out *safe
 	return nrm2("blas.Nrm2To", h, s, x, out, false)
 }
 
-// Nrm2 returns the Euclidean norm of x. It waits for the stream, and returns
-// [safe.ErrCapturing] if the stream is capturing.
-// Source: cublasNrm2Ex_64.
+// Nrm2 returns the Euclidean norm of x. It waits for the stream. It returns [safe.ErrCapturing] if the stream is
+// capturing, and otherwise the errors of [Gemm]. Source: cublasNrm2Ex_64.
 func Nrm2[T Element](h *Handle, s *safe.Stream, x Vector[T]) (norm float64, err error) {
 	const op = "blas.Nrm2"
 	switch kindOf[T]().norm {

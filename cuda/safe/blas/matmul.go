@@ -54,8 +54,10 @@ type MatmulOptions struct {
 //
 // With int8 and 8-bit floating-point numbers, the elements that are multiplied must lie side by side: a is stored by
 // row and b by column. That is, with weights that are stored by row with a row for each output, b is weights.T(). GPUs
-// of compute capability 10.0 take any order of 8-bit floating-point numbers. For these, the addresses, the strides, and
-// the lengths of stored rows or columns are multiples of 16 for all matrices; for int8 they are multiples of 4.
+// of compute capability 10 and 11 take any order of 8-bit floating-point numbers. Before 8.9, GPUs have no products of
+// these: Matmul returns [safe.ErrNotSupported]. For 8-bit floating-point numbers, the addresses in bytes, and the
+// strides and lengths of stored rows or columns in elements, must be multiples of 16 for all matrices; for int8 they
+// must be multiples of 4.
 //
 // If o has an Epilogue or an Array, d must be stored by row, and a, b and d must have real floating-point numbers.
 //

@@ -80,8 +80,8 @@ func (r *Registration) Close() error {
 	return r.core.Close()
 }
 
-// Done returns a channel that is closed when the registration has ended, also with its communicator. NCCL may not
-// release a communicator that was aborted, see [Register]: after an abort, wait with a limit.
+// Done returns a channel that is closed when the registration has ended, by Close or with its communicator. NCCL may
+// not release a communicator that was aborted, see [Register]: after an abort, wait with a limit.
 func (r *Registration) Done() <-chan struct{} {
 	if r == nil || r.core == nil {
 		done := make(chan struct{})

@@ -12,7 +12,7 @@
 // NVRTC is found as docs/libraries.md says. Where there is none, functions return an error that matches
 // [errors.ErrUnsupported] and lists the places. They also return such an error for what the NVRTC at hand cannot do.
 // [Link], and Options.LTO, need nvJitLink too. CUDA's headers, such as cuda_fp16.h, cooperative_groups.h and those of
-// CUB, are found next to NVRTC; NVRTC 13.3 and newer contain them. NVRTC has no headers of C. For sources that find no
+// CUB, are found next to NVRTC; NVRTC 13.3 and newer contain them. NVRTC has no C headers. For sources that find no
 // others, this package has what kernels use of stdint.h, stddef.h, limits.h, float.h, math.h, stdio.h, stdlib.h,
 // string.h, assert.h and stdbool.h, and their C++ names, such as cstdint. Its limits.h lacks LONG_MIN, LONG_MAX and
 // ULONG_MAX, because long has another size on Windows. It also has cudabind/conditions.h, which declares

@@ -25,8 +25,8 @@ func (p *Plan[I, O]) Forward(s *safe.Stream, in *safe.Buffer[I], out *safe.Buffe
 	return run(op, p.plan, s, in, out, &p.plan.in, &p.plan.out, cufft.CUFFT_FORWARD)
 }
 
-// Inverse enqueues out = the inverse transforms of in, with the factors exp(2πi jk/n): applied to the result of
-// [Plan.Forward], it returns the input of that times the product of N, or with Options.Scale the input itself.
+// Inverse enqueues out = the inverse transforms of in, with the factors exp(2πi jk/n): for the result of
+// [Plan.Forward], it computes the original values times the product of N, or with Options.Scale the original values.
 //
 // From complex to real in two or three dimensions, cuFFT overwrites in. Errors are those of [Plan.Forward]; if inputs
 // of the shape overlap, Inverse returns [safe.ErrOverlap]. Source: cufftSetStream, cufftSetWorkArea, cufftXtExec.
