@@ -49,7 +49,8 @@ type SplitOptions struct {
 	Flags driver.CUdevSmResourceSplitByCount_flags
 }
 
-// Split splits all multiprocessors of the device: see [SMResource.Split].
+// Split divides all multiprocessors of the device into groups: see [SMResource.Split] for the groups and errors.
+// Source: cuDeviceGetDevResource, cuDevSmResourceSplitByCount.
 func (d Device) Split(o SplitOptions) (groups []SMResource, rest SMResource, err error) {
 	const op = "Device.Split"
 	m, err := d.sms(op)
@@ -59,12 +60,10 @@ func (d Device) Split(o SplitOptions) (groups []SMResource, rest SMResource, err
 	return m.split(op, o)
 }
 
-// Split makes groups of equal size that share no multiprocessors. rest has the remaining
-// multiprocessors, possibly none; it guarantees neither clusters nor performance. It
-// returns [ErrRange] if m has too few multiprocessors for o, or if a number in o is
-// negative. Groups cannot be split
-// again, but the result of [GreenContext.SMResource] can. It returns [ErrNotSupported]
-// with a driver before CUDA 12.4. Source: cuDevSmResourceSplitByCount.
+// Split divides m into groups of equal size that share no multiprocessors. rest has the remaining multiprocessors,
+// possibly none; it guarantees neither clusters nor performance. It returns [ErrRange] if m has too few multiprocessors
+// for o, or if a number in o is negative. Groups cannot be split again, but the result of [GreenContext.SMResource]
+// can. It returns [ErrNotSupported] with a driver before CUDA 12.4. Source: cuDevSmResourceSplitByCount.
 func (m SMResource) Split(o SplitOptions) (groups []SMResource, rest SMResource, err error) {
 	return m.split("SMResource.Split", o)
 }
@@ -124,10 +123,9 @@ type SMGroupOptions struct {
 	LocalityDomain uint32
 }
 
-// SplitGroups makes groups of different sizes, without rounding, in order: each from what
-// the previous ones leave. It returns [ErrRange] without groups or if a number is out of
-// range, and [ErrNotSupported] with a driver before CUDA 13.1, which has
-// [SMResource.Split] only. Source: cuDevSmResourceSplit.
+// SplitGroups divides m into groups of different sizes, without rounding, in order: each from what the previous ones
+// leave. It returns [ErrRange] without groups or if a number is out of range, and [ErrNotSupported] with a driver
+// before CUDA 13.1, which has [SMResource.Split] only. Source: cuDevSmResourceSplit.
 func (m SMResource) SplitGroups(options ...SMGroupOptions) (groups []SMResource, rest SMResource, err error) {
 	const op = "SMResource.SplitGroups"
 	if len(options) == 0 || m.Count() == 0 {

@@ -107,7 +107,9 @@ func (b *Buffer[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
 	return shape[T](op, at, e, pitch, b.n)
 }
 
-// Pitched returns a pitched view of the memory: see [Buffer.Pitched].
+// Pitched returns a pitched view of the memory, from its first value on. pitch is the number of bytes from row to row,
+// or 0 for rows without padding. The view shares the memory and is closed with the Pinned that owns it. It returns
+// [ErrRange] if the memory is too short, or if pitch is less than the size of a row.
 func (h *Pinned[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
 	const op = "Pinned.Pitched"
 	if h == nil || h.memory == nil || h.memory.Closed() {
@@ -117,7 +119,7 @@ func (h *Pinned[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
 	return shape[T](op, at, e, pitch, h.n)
 }
 
-// PitchedOf returns a pitched view of a Go slice: see [Buffer.Pitched]. It is for
+// PitchedOf returns a pitched view of a Go slice, with the pitch and the errors of [Buffer.Pitched]. It is for
 // [Pitched.CopyFrom] only, because [Pitched.CopyFromAsync] needs pinned memory.
 func PitchedOf[T any](s []T, e Extent, pitch uint64) (*Pitched[T], error) {
 	at := layout{kind: driver.CU_MEMORYTYPE_HOST, data: unsafe.Pointer(unsafe.SliceData(s))}

@@ -84,8 +84,8 @@ func Send[T any](c *Comm, s *safe.Stream, src *safe.Buffer[T], peer int) error {
 	return moving("collective.Send", c, s, &k, shape{src: spanOf(src), rooted: true, root: peer, noDst: true})
 }
 
-// Recv enqueues on s the receipt of a message from another rank into dst: see [Send].
-// Source: ncclRecv.
+// Recv enqueues on s the receipt of a message from another rank into dst, which must have as many values as that rank
+// sends. It may wait for that rank: see [Send]. Source: ncclRecv.
 func Recv[T any](c *Comm, s *safe.Stream, dst *safe.Buffer[T], peer int) error {
 	k := call{kind: recv}
 	return moving("collective.Recv", c, s, &k, shape{dst: spanOf(dst), rooted: true, root: peer, noSrc: true})

@@ -17,7 +17,7 @@ import (
 // Comms are the ranks of a communicator that belong to one process: see [Open].
 type Comms []*Comm
 
-// Close closes all: see [Comm.Close].
+// Close closes the communicator at all ranks of this process: see [Comm.Close].
 func (c Comms) Close() error {
 	var err error
 	for _, r := range c {
@@ -26,7 +26,8 @@ func (c Comms) Close() error {
 	return err
 }
 
-// Shutdown closes all and waits for all: see [Comm.Shutdown].
+// Shutdown closes the communicator at all ranks of this process, and waits until NCCL has released them: see
+// [Comm.Shutdown].
 func (c Comms) Shutdown(ctx context.Context) error {
 	err := c.Close() // each may wait for the others
 	for _, r := range c {
