@@ -26,31 +26,46 @@ import (
 // TestCaptureOrders has a capture, one into a body in it, and one into a body in that. It tries steps in all
 // orders: nothing crashes or hangs, and what cannot be used any more says so.
 func TestCaptureOrders(t *testing.T) {
-	const file, short = "CUDABIND_TEST_ORDER", "CUDABIND_TEST_SHORT"
-	if drivertest.InParent() {
-		t.Setenv(file, filepath.Join(drivertest.TempDir(t), "order")) // the present one, for when the process crashes
-		t.Cleanup(func() {
-			if order, err := os.ReadFile(os.Getenv(file)); t.Failed() {
-				t.Logf("the latest order: %s %v", order, err)
+	const file = "CUDABIND_TEST_ORDER"
+	for _, some := range []struct {
+		name  string
+		first string // step, or "" for any
+		steps []captureStep
+		most  int
+		long  bool // takes long
+	}{
+		{"all", "", captureSteps, 2, false},
+		{"invalidations and ends", "", captureSteps[:6], 3, false},
+		{"many invalidations and ends", "", captureSteps[:6], 5, true},
+		{"first lost", "lose", captureSteps[:12], 3, true},
+		{"first ended", "end", captureSteps[:12], 3, true},
+		{"first forked", "fork", captureSteps[:12], 3, true},
+		{"first dropped", "drop", captureSteps[:12], 3, true},
+	} {
+		if drivertest.InParent() && some.long && (testing.Short() || onGPU) {
+			continue
+		}
+		t.Run(some.name, func(t *testing.T) {
+			if drivertest.InParent() {
+				t.Setenv(file, filepath.Join(drivertest.TempDir(t), "order")) // the present one, for when the process crashes
+				t.Cleanup(func() {
+					if order, err := os.ReadFile(os.Getenv(file)); t.Failed() {
+						t.Logf("the latest order: %s %v", order, err)
+					}
+				})
 			}
+			inLost(t, func(t *testing.T) {
+				orders(some.steps, some.most, func(order []captureStep) {
+					if some.first != "" && (len(order) == 0 || order[0].what != some.first) {
+						return
+					}
+					require.NoError(t, os.WriteFile(os.Getenv(file), []byte(fmt.Sprint(order)), 0o600))
+					tryOrder(t, order)
+					require.False(t, t.Failed(), "%v", order)
+				})
+			})
 		})
-		if testing.Short() || onGPU {
-			t.Setenv(short, "1")
-		}
 	}
-	inLost(t, func(t *testing.T) {
-		try := func(order []captureStep) {
-			require.NoError(t, os.WriteFile(os.Getenv(file), []byte(fmt.Sprint(order)), 0o600))
-			tryOrder(t, order)
-			require.False(t, t.Failed(), "%v", order)
-		}
-		orders(captureSteps, 2, try)
-		orders(captureSteps[:6], 3, try) // of invalidations and ends
-		if os.Getenv(short) == "" {
-			orders(captureSteps[:12], 3, try)
-			orders(captureSteps[:6], 5, try)
-		}
-	})
 }
 
 // orders calls f with all orders of up to n of the steps.

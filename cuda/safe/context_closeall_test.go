@@ -176,12 +176,12 @@ func TestCloseAllErrors(t *testing.T) {
 	if onGPU {
 		t.Skip("errors are injected into the simulated driver")
 	}
+	startClean(t) // the error is for the next event that is destroyed
 	x := open(t, 0)
 	e, err := safe.NewEvent(x)
 	require.NoError(t, err)
 	b, err := safe.NewBuffer[int32](x, 1)
 	require.NoError(t, err)
-	settle(t) // what other tests have left may be destroyed now
 	raw := e.Raw()
 	simulated.Fail("cuEventDestroy_v2", 1, uint32(driver.CUDA_ERROR_UNKNOWN))
 	assert.ErrorIs(t, x.CloseAll(), driver.CUDA_ERROR_UNKNOWN)

@@ -191,6 +191,7 @@ func TestResetReachesBorrowedContexts(t *testing.T) {
 // copies of graphs.
 func TestContextEndsBesideClone(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	watch(t)
 	x := open(t, 0)
 	y, err := safe.NewContext(x.Device())

@@ -353,19 +353,23 @@ func TestFactQueue(t *testing.T) {
 					return nil
 				})
 			}()
-			require.Eventually(t, func() bool { return made.Load() >= 50 }, hang, time.Millisecond, "they do not wait for the gate")
-			for before := int32(-1); before != made.Load() && made.Load() < all; {
-				before = made.Load()
-				time.Sleep(time.Second)
+			if c.blocks {
+				enough := int32(50)
+				if strings.HasPrefix(c.name, "launches") { // kernels of a graph take no places of their own
+					enough = 1001
+				}
+				require.Eventually(t, func() bool { return made.Load() >= enough }, hang, time.Millisecond, "they do not wait for the gate")
+				for before := int32(-1); before != made.Load() && made.Load() < all; {
+					before = made.Load()
+					time.Sleep(time.Second)
+				}
+				t.Logf("%d were taken", made.Load())
+				assert.Less(t, made.Load(), int32(all))
+				g.open()
 			}
-			t.Logf("%d were taken", made.Load())
-			if strings.HasPrefix(c.name, "launches") {
-				assert.Greater(t, made.Load(), int32(1000), "kernels of a graph take no places of their own")
-			}
-			assert.Equal(t, c.blocks, made.Load() < all)
-			g.open()
 			assert.NoError(t, next(t, done))
 			assert.EqualValues(t, all, made.Load())
+			g.open()
 			assert.NoError(t, s.SynchronizeBlocking())
 		})
 	}

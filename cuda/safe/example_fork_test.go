@@ -5,7 +5,6 @@ package safe_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -127,6 +126,6 @@ func ExampleStream_Time() {
 		return
 	}
 	took, err := s.Time(context.Background(), func() error { return b.FillAsync(s, 1) })
-	fmt.Println(took < time.Second, err)
+	fmt.Println(took > 0, err)
 	// Output: true <nil>
 }

@@ -42,12 +42,16 @@ func TestOnReleaseGoexit(t *testing.T) {
 
 func TestOnErrorGoexit(t *testing.T) {
 	x := open(t, 0)
-	safe.OnError(func(error) { runtime.Goexit() })
+	told := make(chan error, 10)
+	settle(t) // other errors are told before
+	safe.OnError(func(err error) { told <- err; runtime.Goexit() })
 	defer safe.OnError(nil)
 	r, err := safe.NewResource(x, func() { panic("no") })
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
-	time.Sleep(20 * time.Millisecond)
+	var p *safe.PanicError
+	require.ErrorAs(t, next(t, told), &p)
+	assert.Equal(t, "no", p.Value)
 	r, gone := resource(t, x)
 	require.NoError(t, r.Close())
 	soon(t, gone, "nothing is released any more")
@@ -125,10 +129,10 @@ func TestOnErrorPanics(t *testing.T) {
 	values := make(chan any, 10)
 	safe.OnError(func(err error) {
 		var p *safe.PanicError
-		if errors.As(err, &p) {
+		if errors.As(err, &p) { // and not that f was slow
 			values <- p.Value
+			panic("in OnError")
 		}
-		panic("in OnError")
 	})
 	t.Cleanup(func() { safe.OnError(nil) })
 	for range 2 {

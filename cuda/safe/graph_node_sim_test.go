@@ -266,6 +266,7 @@ func TestSimGraphInCallback(t *testing.T) {
 			n := addNode(t, g, safe.FillNode(y, 0))
 			e := executable(t, g)
 			other := stream(t, x)
+			settle(t) // nothing else is in the driver
 			simulated.Delay(test.slow, hang)
 			defer simulated.Reset()
 			busy := make(chan struct{})

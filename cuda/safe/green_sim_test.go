@@ -7,6 +7,7 @@ package safe_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -71,10 +72,11 @@ func TestSimGreenDropped(t *testing.T) {
 		require.NoError(t, err)
 		g, err := safe.NewGreenContext(x, parts...)
 		require.NoError(t, err)
-		_, err = g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
+		s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
+		assert.Equal(t, 1, simulated.Live("green"))
+		runtime.KeepAlive(s) // or it is dropped before
 	}()
-	assert.Equal(t, 1, simulated.Live("green"))
 	assert.Eventually(t, func() bool {
 		drop()
 		return simulated.Live("") == 0
@@ -86,8 +88,9 @@ func TestSimGreenDropped(t *testing.T) {
 // green context.
 func TestPoolBesideNewGreen(t *testing.T) {
 	needsSimulated(t)
-	watch(t)
 	parts := splitInto(t, 1)
+	startClean(t)
+	watch(t)
 	x := open(t, 0)
 	p, err := safe.NewPool(x)
 	require.NoError(t, err)

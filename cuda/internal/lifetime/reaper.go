@@ -87,14 +87,14 @@ func (q *Queue) take(last bool) []func() bool {
 }
 
 // Collect makes the garbage collector find objects that were dropped without Close, and destroys them.
-// It takes about a second at most. Call it with nothing locked.
+// It takes about two seconds at most. Call it with nothing locked.
 func Collect() {
 	found := make(chan struct{})
 	runtime.AddCleanup(new(*int), func(found chan struct{}) { close(found) }, found)
 	runtime.GC()
 	select {
 	case <-found: // cleanups run concurrently: this one tells that others run too
-	case <-time.After(time.Second / 10):
+	case <-time.After(time.Second):
 	}
 	time.Sleep(Retry)
 	Drain(time.Second)
