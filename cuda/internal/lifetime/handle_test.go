@@ -239,10 +239,12 @@ func TestCloseFamily(t *testing.T) {
 	root, other := live(t, nil), live(t, nil)
 	require.NoError(t, root.CloseFamily(), "of nothing")
 	var order []string
+	var users []*owner // else the garbage collector would close the objects
+	defer func() { runtime.KeepAlive(users) }()
 	made := func(name string, parent *Handle) *object {
 		o := live(t, parent)
 		o.closes = func() { order = append(order, name) }
-		owned(o)
+		users = append(users, owned(o))
 		return o
 	}
 	child := made("child", &root.Handle)

@@ -26,7 +26,7 @@ func inHostFunc(t *testing.T, s *safe.Stream, f func() error, free func()) error
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		free()
 		return errors.Join(errors.New("the host function has waited"), <-done)
 	}

@@ -161,7 +161,7 @@ func (before footprint) compare(t *testing.T, contexts []*safe.Context, times in
 		}
 		return more
 	}
-	for end := time.Now().Add(10 * time.Second); grown() && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); grown() && time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond)
 	}
 	t.Logf("before %+v, %+v after %d more", before, now, times)

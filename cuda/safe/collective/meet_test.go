@@ -7,6 +7,8 @@ package collective
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"testing"
@@ -18,10 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// freeAddress returns an address where nothing listens.
+// freeAddress returns an address where nothing listens. Its host is not 127.0.0.1, where connections of other tests and
+// processes take ports all the time.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()

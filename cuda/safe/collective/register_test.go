@@ -139,6 +139,7 @@ func TestRegister(t *testing.T) {
 			if test.busy+test.skips > 0 {
 				needsDouble(t)
 			}
+			released(t) // with the registrations of other tests
 			w := newRegistered(t, 2000)
 			if test.busy+test.skips > 0 {
 				tell(t, &told.Busy, test.busy)

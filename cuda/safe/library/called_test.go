@@ -44,7 +44,7 @@ func TestCloseBeforeCalled(t *testing.T) {
 			}
 			require.NoError(t, submit(c, s, b))
 			assert.Equal(t, 2, did["made"])
-			assert.Eventually(t, func() bool { return destroyed.Load() == 1 }, 10*time.Second, time.Millisecond)
+			assert.Eventually(t, func() bool { return destroyed.Load() == 1 }, time.Minute, time.Millisecond)
 		})
 	}
 }

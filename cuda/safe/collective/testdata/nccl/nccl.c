@@ -978,11 +978,15 @@ int ncclCommDestroy(struct comm *c)
 	c->destroyed = true;
 	while (unfinalized(c))
 		pthread_cond_wait(&changed, &lock);
-	control->waiting += control->hangs_destroy;
+	bool hung = control->hangs_destroy;
+	control->waiting += hung;
 	pthread_mutex_unlock(&lock);
 	while (control->hangs_destroy)
 		usleep(1000);
+	pthread_mutex_lock(&lock);
+	control->waiting -= hung;
 	control->destroyed++;
+	pthread_mutex_unlock(&lock);
 	int code = end(c);
 	host_free((void *)c->flag);
 	return code;
