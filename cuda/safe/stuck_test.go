@@ -203,7 +203,7 @@ func TestBeginBesideSynchronize(t *testing.T) {
 		unstick := stick(t, x, s)
 		synchronized, begun := make(chan error, 1), make(chan error, 1)
 		go func() { synchronized <- s.SynchronizeBlocking() }()
-		time.Sleep(100 * time.Millisecond)
+		inside(t, "driver.CuEventSynchronize")
 		go func() {
 			g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error { time.Sleep(10 * time.Millisecond); return nil })
 			begun <- errors.Join(err, g.Close())
