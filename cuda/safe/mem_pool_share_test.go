@@ -160,6 +160,7 @@ func TestSimSharedPool(t *testing.T) {
 func TestSimImportBesideFree(t *testing.T) {
 	needsSimulated(t)
 	needsFiles(t)
+	startClean(t) // memory of earlier tests is freed by the same function
 	defer simulated.Reset()
 	x := open(t, 0)
 	p, s := pool(t, x, shared), stream(t, x)
