@@ -140,6 +140,7 @@ func TestForeignArgument(t *testing.T) {
 
 // TestExternalMemory: kernels write what the other API reads, and the other way round.
 func TestExternalMemory(t *testing.T) {
+	startClean(t) // memory of earlier tests would be counted
 	f, x := exported(t), open(t, 0)
 	before := descriptors(t)
 	m, err := safe.ImportExternalMemory(x, f, 8192, safe.ExternalMemoryOptions{Dedicated: true})
@@ -173,6 +174,7 @@ func TestExternalMemory(t *testing.T) {
 
 func TestExternalMemoryRefuses(t *testing.T) {
 	needsFiles(t)
+	startClean(t) // memory of earlier tests would be counted
 	x := open(t, 0)
 	before := descriptors(t)
 	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))

@@ -179,6 +179,7 @@ func TestSimHeapTrimmed(t *testing.T) {
 // TestHeapPeers: the devices that have access are those of the contexts for which
 // EnablePeerAccess was called, before the pool exists or later.
 func TestHeapPeers(t *testing.T) {
+	startClean(t) // contexts of earlier tests may have access still
 	x := open(t, 0)
 	y := second(t)
 	can, err := y.Device().CanAccessPeer(x.Device())
@@ -222,6 +223,7 @@ func TestHeapPeers(t *testing.T) {
 // TestSimHeapPeerFails: access that the pool does not give is not enabled.
 func TestSimHeapPeerFails(t *testing.T) {
 	needsSimulated(t)
+	startClean(t) // contexts of earlier tests may have access still
 	x, y := open(t, 0), open(t, 1)
 	buffer[byte](t, x, 1)
 	simulated.Fail("cuMemPoolSetAccess", 1, uint32(driver.CUDA_ERROR_UNKNOWN))

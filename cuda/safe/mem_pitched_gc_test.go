@@ -166,6 +166,7 @@ func TestPitchedPeers(t *testing.T) {
 // TestPitchedLife: pitched memory, arrays and textures outlive their context, and are
 // released when dropped.
 func TestPitchedLife(t *testing.T) {
+	startClean(t) // memory of earlier tests would come back meanwhile
 	x, err := safe.Open(0)
 	require.NoError(t, err)
 	b, err := safe.NewPitched[float32](x, square)
@@ -201,7 +202,6 @@ func TestPitchedLife(t *testing.T) {
 			return safe.NewTexture(a, safe.TextureOptions{})
 		},
 	} {
-		drop() // objects that earlier tests have left
 		before := free()
 		func() {
 			kept, err := make() // the last object retains the context

@@ -22,6 +22,7 @@ import (
 // TestFactPoolNotices: a pool has its memory until the host has waited for the release; a query
 // is no wait.
 func TestFactPoolNotices(t *testing.T) {
+	startClean(t) // some releases of memory wait for all work
 	x := open(t, 0)
 	require.NoError(t, x.WithCurrent(func() error {
 		props := driver.CUmemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}} // device 0
@@ -49,6 +50,7 @@ func TestFactPoolNotices(t *testing.T) {
 
 // TestFactPoolNoticesEvent: a wait for an event counts if it was recorded on the stream after the last release.
 func TestFactPoolNoticesEvent(t *testing.T) {
+	startClean(t) // some releases of memory wait for all work
 	x := open(t, 0)
 	for name, row := range map[string]struct {
 		record  func(record func(s driver.CUstream), release func(), s, other driver.CUstream)

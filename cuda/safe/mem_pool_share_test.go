@@ -39,7 +39,7 @@ func toOther(t *testing.T, what []byte, files ...*os.File) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	other := command.Built(self, "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
+	other := command.Built(self, "-test.run=^"+t.Name()+"$", "-test.timeout="+hang.String())
 	other.Env = append(os.Environ(), sharedVariable+"="+hex.EncodeToString(what))
 	other.ExtraFiles = files
 	out, err := other.CombinedOutput()
@@ -160,6 +160,7 @@ func TestSimSharedPool(t *testing.T) {
 func TestSimImportBesideFree(t *testing.T) {
 	needsSimulated(t)
 	needsFiles(t)
+	startClean(t) // memory of earlier tests is freed by the same function
 	defer simulated.Reset()
 	x := open(t, 0)
 	p, s := pool(t, x, shared), stream(t, x)

@@ -242,6 +242,7 @@ func currentPool(t *testing.T, x *safe.Context) driver.CUmemoryPool {
 }
 
 func TestCurrentPool(t *testing.T) {
+	startClean(t) // that of an earlier test may be current still
 	x := open(t, 0)
 	s := stream(t, x)
 	byDefault, err := safe.DefaultPool(x)

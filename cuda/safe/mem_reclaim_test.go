@@ -19,6 +19,7 @@ import (
 // TestSimMakesRoom has memory run out at one call of the driver: the package makes room and tries again.
 func TestSimMakesRoom(t *testing.T) {
 	needsSimulated(t)
+	startClean(t) // the destruction of what tests before have closed makes such calls, too
 	defer simulated.Reset()
 	x, y := open(t, 0), open(t, 1)
 	s, e, k := stream(t, x), event(t, x), kernel(t, x, "nothing")

@@ -65,6 +65,7 @@ func TestRangeDroppedDuringCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			needsSimulated(t)
 			watch(t)
+			startClean(t) // ranges of earlier tests would be counted
 			x := open(t, 0)
 			over, before := make(chan error, 1), simulated.Live("reserved")
 			func() { // no variable outside has the range

@@ -307,7 +307,7 @@ func TestVirtualProcesses(t *testing.T) {
 	defer f.Close()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := command.Built(self, "-test.run=^TestVirtualProcesses$", "-test.timeout=1m")
+	cmd := command.Built(self, "-test.run=^TestVirtualProcesses$", "-test.timeout="+hang.String())
 	cmd.Env, cmd.ExtraFiles = append(os.Environ(), child+"=1"), []*os.File{f}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -214,7 +214,7 @@ func TestSimCallbackRefused(t *testing.T) {
 // collected waits until the garbage collector has found an object.
 func collected(t *testing.T, gone <-chan struct{}) {
 	t.Helper()
-	for range 100 {
+	for end := time.Now().Add(atOnce); time.Now().Before(end); {
 		drop()
 		if isDone(gone) {
 			return

@@ -294,6 +294,7 @@ func TestForkHuge(t *testing.T) {
 // TestForkFails: what cannot be created ends in an error.
 func TestForkFails(t *testing.T) {
 	needsSimulated(t)
+	startClean(t) // what tests before have left creates streams, too
 	defer simulated.Reset()
 	s := stream(t, open(t, 0))
 	simulated.Fail("cuStreamCreateWithPriority", 3, uint32(driver.CUDA_ERROR_UNKNOWN))

@@ -213,7 +213,7 @@ func TestEnqueueRawStatusClosed(t *testing.T) {
 		assert.Eventually(t, func() bool {
 			_, err := s.CaptureStatus()
 			return errors.Is(err, safe.ErrClosed)
-		}, 10*time.Second, time.Millisecond)
+		}, atOnce, time.Millisecond)
 		return nil
 	}))
 	require.NoError(t, <-closed)
@@ -570,7 +570,7 @@ func TestRawWaits(t *testing.T) {
 			require.NoError(t, e.Close())
 			limit := 50 * time.Millisecond
 			if waits {
-				limit = 10 * time.Second
+				limit = atOnce
 			}
 			select {
 			case <-released:

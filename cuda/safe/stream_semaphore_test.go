@@ -18,6 +18,7 @@ import (
 // TestSemaphoreNodeBesideClose: a node keeps its semaphores if one of them is closed while the
 // call that adds the node runs.
 func TestSemaphoreNodeBesideClose(t *testing.T) {
+	startClean(t) // semaphores of earlier tests would be counted
 	x := open(t, 0)
 	f := exported(t)
 	other, _, _ := semaphore(t, x, safe.ExternalSemaphoreOptions{})

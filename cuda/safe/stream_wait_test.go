@@ -225,8 +225,10 @@ func TestDeadlineBesideBlockedQuery(t *testing.T) {
 	s := stream(t, x)
 	defer safe.SpinFor(0)()
 	unstick := stick(t, x, s)
-	time.AfterFunc(10*time.Millisecond, unstick)
-	require.NoError(t, s.Wait(context.Background())) // took long: the next one leaves all queries to the poller
+	waited := background(func() { assert.NoError(t, s.Wait(context.Background())) })
+	inside(t, "(*Stream).Wait", "(*waiter).wait")
+	unstick()
+	<-waited // it took long: the next one leaves all queries to the poller
 	unstick = stick(t, x, s)
 	defer simulated.Reset()
 	simulated.Delay("cuEventQuery", hang)
@@ -320,24 +322,28 @@ func TestWaitFails(t *testing.T) {
 		require.NoError(t, err)
 		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 		require.NoError(t, err)
-		spin, err := m.Kernel("spin")
-		require.NoError(t, err)
 		store, err := m.Kernel("store")
 		require.NoError(t, err)
-		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
+		h, err := safe.NewPinned[uint32](x, 1)
+		require.NoError(t, err)
+		unstick := stickOn(t, h, s)
 		require.NoError(t, store.Launch(s, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
 		require.NoError(t, s.Record(e))
 		require.NoError(t, idle.WaitEvent(e))
 		var all sync.WaitGroup
-		for i := range 1000 {
+		const many = 1000
+		for i := range many {
 			wait := []func() error{s.Synchronize, e.Synchronize, idle.Synchronize}[i%3]
 			all.Go(func() {
 				err := wait()
 				assert.True(t, safe.IsFatal(err), "%v", err)
 			})
 		}
+		// one of them polls
+		assert.Eventually(t, func() bool { return parked(t, "(*waiter).wait") >= many-1 }, atOnce, 10*time.Millisecond, "they do not wait")
+		unstick()
 		all.Wait()
-		for _, c := range []closer{s, idle, e, m, x} {
+		for _, c := range []closer{s, idle, e, h, m, x} {
 			c.Close()
 		}
 	})
