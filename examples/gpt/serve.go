@@ -125,6 +125,7 @@ func (s *server) admit(ctx context.Context, texts []*request) ([]*request, error
 				return texts, nil
 			}
 		}
+		<-s.waiting
 		if r.context.Err() == nil {
 			last := len(s.free) - 1
 			r.slot, s.free = s.free[last], s.free[:last]
@@ -185,11 +186,12 @@ func (s *server) write(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	select { // stream finds out which
-	case s.incoming <- r:
+	case s.incoming <- r: // admit takes the value
 	case <-r.context.Done():
+		<-s.waiting
 	case <-s.ended:
+		<-s.waiting
 	}
-	<-s.waiting
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if !s.stream(w, r) {
 		panic(http.ErrAbortHandler) // ends the connection, so that nobody takes a part for the whole

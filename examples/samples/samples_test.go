@@ -37,7 +37,7 @@ func (t thorough) Run() int {
 		return code
 	}
 	var control sim.Control
-	for range 1000 {
+	for range 6000 {
 		if control.Live("") == 0 {
 			return code
 		}

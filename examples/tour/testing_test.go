@@ -22,7 +22,7 @@ import (
 
 // left returns an error if the tests have leaked objects or broken rules of CUDA.
 func left() error {
-	for range 1000 { // another goroutine destroys some objects
+	for range 6000 { // another goroutine destroys some objects
 		if control.Live("") == 0 {
 			break
 		}

@@ -159,7 +159,9 @@ func TestProcesses(t *testing.T) {
 		t.Skip("needs two GPUs: the double of NCCL knows one process")
 	}
 	needs(t, 2)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	pid := os.Getpid()
+	host := fmt.Sprintf("127.%d.%d.%d", 1+pid>>16&63, pid>>8&255, pid&255) // a loopback address where nobody else listens
+	l, err := net.Listen("tcp", host+":0")
 	require.NoError(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	require.NoError(t, l.Close())
@@ -167,7 +169,7 @@ func TestProcesses(t *testing.T) {
 	var said [2]strings.Builder
 	for rank := range processes {
 		p := exec.CommandContext(t.Context(), os.Args[0])
-		p.Env = append(os.Environ(), asProgram+"=50", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+		p.Env = append(os.Environ(), asProgram+"=50", "WORLD_SIZE=2", "MASTER_ADDR="+host,
 			fmt.Sprint("MASTER_PORT=", port), fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank))
 		p.Stdout, p.Stderr = &said[rank], &said[rank]
 		require.NoError(t, p.Start())

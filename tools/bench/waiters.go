@@ -56,7 +56,7 @@ func (l *line) parkAndWake(g *gpu, streams []*safe.Stream, n int, wait time.Dura
 	all := make(chan error)
 	go func() { all <- together(n, func(i int) error { return streams[i%len(streams)].Synchronize() }) }()
 	for sleepers() < n {
-		if time.Since(start) > 10*time.Second {
+		if time.Since(start) > time.Minute {
 			open()
 			_, failed := peak()
 			return errors.Join(fmt.Errorf("only %d of %d goroutines are waiting", sleepers(), n), <-all, failed)

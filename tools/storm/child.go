@@ -69,7 +69,7 @@ func runChild(o *options) int {
 		return 2
 	}
 	out := json.NewEncoder(os.Stdout)
-	for i, end := 0, time.Now().Add(o.child.time); i < o.child.count && time.Now().Before(end); i++ {
+	for i, end := 0, time.Now().Add(o.child.time); i < o.child.count && (i == 0 || time.Now().Before(end)); i++ {
 		p, err := c.program(i)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "storm:", err)

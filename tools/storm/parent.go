@@ -128,11 +128,11 @@ func (p *parent) take() (seed uint64, profile string) {
 	}
 }
 
-// work runs one child after another.
+// work runs one child after another, and one at least.
 func (p *parent) work(worker int) error {
-	for time.Now().Before(p.end) {
+	for first := true; first || time.Now().Before(p.end); {
 		seed, name := p.take()
-		for left := chunk; left > 0 && time.Now().Before(p.end); {
+		for left := chunk; left > 0 && (first || time.Now().Before(p.end)); first = false {
 			count := left
 			if profileNamed(name).ends {
 				count = 1

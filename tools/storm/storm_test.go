@@ -69,6 +69,13 @@ func TestStorm(t *testing.T) {
 	}
 }
 
+// TestOneAtLeast: a program runs even if the time is over before it can.
+func TestOneAtLeast(t *testing.T) {
+	faults, said := runStorm(t, "-seconds", "1e-9", "-profile", "own", "-out", t.TempDir())
+	assert.Zero(t, faults, said)
+	assert.Regexp(t, `storm: 1 programs, [1-9]\d* steps`, said)
+}
+
 // TestFailedBefore replays programs that have failed once on a GPU, for reasons that are not known. None
 // of them has failed on the simulated driver: this tests that they still run.
 func TestFailedBefore(t *testing.T) {

@@ -89,7 +89,7 @@ type measurement struct {
 	each          []float64 // from a token to the next
 }
 
-// many measures n clients. Texts that have begun when the time is over are read to their end, and
+// many measures n clients, which ask for a text each at least. Texts that have begun when the time is over are read to their end, and
 // count for the latencies, but not for the throughput.
 func many(ctx context.Context, o options, n int) (all measurement, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -100,7 +100,7 @@ func many(ctx context.Context, o options, n int) (all measurement, err error) {
 	end := begin.Add(o.time)
 	for range n {
 		clients.Go(func() {
-			for time.Now().Before(end) {
+			for first := true; first || time.Now().Before(end); first = false {
 				t, err := one(ctx, o)
 				if err != nil {
 					cancel(err)

@@ -95,12 +95,30 @@ func TestDelayEnds(t *testing.T) {
 	select {
 	case err := <-done:
 		assert.NoError(t, err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it lasts")
 	}
 	var g driver.CUgraph
 	require.NoError(t, driver.CuStreamEndCapture(s, &g))
 	require.NoError(t, driver.CuGraphDestroy(g))
+}
+
+// TestDelayOfOthers: a call that flies keeps its delay, whatever is said of the next ones.
+func TestDelayOfOthers(t *testing.T) {
+	primary(t, 0)
+	s := stream(t)
+	control.Widen(20 * time.Millisecond) // some calls fly for so long before they get further
+	defer control.Widen(0)
+	for range 40 {
+		control.Delay("cuStreamGetId", time.Hour)
+		over := make(chan error, 1)
+		go func() { var id uint64; over <- driver.CuStreamGetId(s, &id) }()
+		require.Eventually(t, func() bool { return control.Flying() == 1 }, time.Minute, time.Millisecond)
+		control.Delay("cuStreamGetId", 0)
+		require.True(t, blocks(over, true))
+		control.Reset()
+		require.NoError(t, <-over)
+	}
 }
 
 func TestHold(t *testing.T) {

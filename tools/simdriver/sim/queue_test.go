@@ -155,13 +155,16 @@ func TestHeldUpByFullQueue(t *testing.T) {
 			for range room - 1 {
 				require.NoError(t, driver.CuMemsetD32Async(s.memory, 0, 1, s.a))
 			}
+			before := control.Calls("cuMemsetD32Async")
 			full := aside(t, x, func() error { return driver.CuMemsetD32Async(s.memory, 0, 1, s.a) })
+			require.Eventually(t, func() bool { return control.Calls("cuMemsetD32Async") > before }, time.Minute, time.Millisecond, "it waits, or is over")
 			require.True(t, blocks(full, true))
 			over := aside(t, x, func() error { return c.do(s) })
-			assert.Equal(t, c.held, blocks(over, c.held))
+			held := blocks(over, c.held)
+			assert.Equal(t, c.held, held)
 			open()
 			require.NoError(t, <-full)
-			if c.held {
+			if held {
 				if err := <-over; err != driver.CUDA_ERROR_NOT_READY {
 					require.NoError(t, err)
 				}

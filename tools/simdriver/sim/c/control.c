@@ -1,4 +1,5 @@
 #include <stdarg.h>
+#include <stdatomic.h>
 
 #include "sim.h"
 
@@ -16,6 +17,7 @@ static struct call any; /* counts for all that are not bare */
 static const char *failed = "";
 static int violations;
 static long resets;
+static atomic_bool delays; /* there was one */
 static char first[512];
 
 static struct call *call_of(const char *name)
@@ -43,43 +45,70 @@ static CUresult due(struct call *c)
 	return c->fail;
 }
 
-/* sit_out waits without the lock for a delay, or until simReset cancels it. */
-static void sit_out(int64_t microseconds)
+/* known has a function take over what a test said of it before its first call. */
+static void known(struct call *c)
 {
-	int64_t end = now_ns() + microseconds * 1000, was = resets;
+	struct call *told;
 
-	while (resets == was && now_ns() < end) {
+	if (c->known)
+		return;
+	c->known = true;
+	for (told = calls; told && strcmp(told->name, c->name); told = told->next)
+		;
+	if (told) {
+		c->calls = told->calls;
+		c->delay = told->delay;
+		c->fail_at = told->fail_at;
+		c->fail = told->fail;
+		told->name = "";
+	}
+	c->next = calls;
+	calls = c;
+}
+
+/* A pause is the delay of a call, which simReset cancels. */
+struct pause {
+	int64_t microseconds;
+	long resets; /* before it */
+};
+
+static struct pause pause_of(struct call *c)
+{
+	struct pause p = {0, 0};
+
+	if (!atomic_load(&delays)) /* most programs need no lock */
+		return p;
+	pthread_mutex_lock(&sim.lock);
+	known(c);
+	p = (struct pause){c->delay, resets};
+	pthread_mutex_unlock(&sim.lock);
+	return p;
+}
+
+/* sit_out waits without the lock. */
+static void sit_out(struct pause p)
+{
+	int64_t end = now_ns() + p.microseconds * 1000;
+
+	while (resets == p.resets && now_ns() < end) {
 		pthread_mutex_unlock(&sim.lock);
-		os_sleep(microseconds < 1000 ? microseconds : 1000);
+		os_sleep(p.microseconds < 1000 ? p.microseconds : 1000);
 		pthread_mutex_lock(&sim.lock);
 	}
 }
 
 CUresult enter_call(struct call *c, struct flight *f)
 {
-	struct call *told;
+	struct pause p = pause_of(c); /* before it flies: who sees that may say how long others take */
 	unsigned needs;
 	CUresult r, all;
 
 	flight_begin(f);
 	pthread_mutex_lock(&sim.lock);
-	if (!c->known) {
-		c->known = true;
-		for (told = calls; told && strcmp(told->name, c->name); told = told->next)
-			;
-		if (told) { /* a test spoke of it before */
-			c->calls = told->calls;
-			c->delay = told->delay;
-			c->fail_at = told->fail_at;
-			c->fail = told->fail;
-			told->name = "";
-		}
-		c->next = calls;
-		calls = c;
-	}
+	known(c);
 	needs = c->needs;
-	if (c->delay)
-		sit_out(c->delay);
+	if (p.microseconds)
+		sit_out(p);
 	flight_check(f);
 	r = due(c);
 	all = needs & BARE ? OK : due(&any);
@@ -172,6 +201,7 @@ int64_t simCalls(const char *function)
 void simDelay(const char *function, int64_t microseconds)
 {
 	LOCK();
+	atomic_store(&delays, true);
 	call_of(function)->delay = microseconds;
 }
 
