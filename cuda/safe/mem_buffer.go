@@ -269,5 +269,5 @@ func (m *memory) context() *Context {
 	if m == nil {
 		return nil
 	}
-	return m.ctx.view
+	return m.ctx.view()
 }

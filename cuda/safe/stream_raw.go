@@ -3,6 +3,7 @@ package safe
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -154,8 +155,9 @@ func (a *admission) callRaw(on []RawWork, first *streamCore, f func() error) err
 			return err
 		}
 	}
-	lend(on, 1)
-	defer lend(on, -1)
+	var room [16]*atomic.Int32
+	lent := lend(room[:0], on)
+	defer giveBackLent(lent)
 	if a.flags&waits != 0 {
 		return first.ctx.callForeign(a.op, first, f)
 	}
@@ -167,13 +169,24 @@ func (a *admission) callRaw(on []RawWork, first *streamCore, f func() error) err
 	return first.ctx.callForeign(a.op, first, f)
 }
 
-// lend makes the handles valid for f, also if the streams and the memory are closed now.
-func lend(on []RawWork, n int32) {
+// lend makes the handles valid for f, also if the streams and the memory are closed now. It appends what it has counted
+// to lent: f may write to the lists, and to the objects there.
+func lend(lent []*atomic.Int32, on []RawWork) []*atomic.Int32 {
 	for i := range on {
-		on[i].Stream.core.lent.Add(n)
+		lent = append(lent, &on[i].Stream.core.lent)
 		for j := range on[i].Uses {
-			on[i].Uses[j].block().lent.Add(n)
+			lent = append(lent, &on[i].Uses[j].block().lent)
 		}
+	}
+	for _, n := range lent {
+		n.Add(1)
+	}
+	return lent
+}
+
+func giveBackLent(lent []*atomic.Int32) {
+	for _, n := range lent {
+		n.Add(-1)
 	}
 }
 
