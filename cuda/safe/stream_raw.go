@@ -140,7 +140,7 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 	return a.callRaw(on, first, func() error {
 		called = true
 		for _, s := range streams {
-			if s.capture.Load() == nil {
+			if !a.captures(s) {
 				s.released() // by f, perhaps
 			}
 		}
