@@ -18,8 +18,9 @@ type RawWork struct {
 	// first operations. The function must launch no graphs then. Meanwhile it holds up calls on its
 	// streams, but no releases of executables.
 	Waits bool
-	// Places is how many kernels, copies, memsets and graphs the function enqueues on the stream at most. With 0,
-	// the call counts as 30, and with more than 240 as 240: see [Kernel.Launch] on full streams.
+	// Places is how many kernels, copies, memsets and graphs the function enqueues on the stream at most, beside those of
+	// other RawWork on the same stream of CUDA. With 0, the call counts as 30, and with more than 240 as 240: see
+	// [Kernel.Launch] on full streams.
 	Places int
 }
 
@@ -127,7 +128,15 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 		if err != nil {
 			return err
 		}
-		a.places = max(a.places, n)
+		if len(streams) < len(on) { // some are one stream of CUDA
+			for j := range on[:i] {
+				if on[j].Stream.core.queue == on[i].Stream.core.queue {
+					before, _ := on[j].places(op, j)
+					n += before
+				}
+			}
+		}
+		a.places = max(a.places, min(n, mostOfCall))
 		if on[i].Waits {
 			a.flags |= waits
 		}
