@@ -33,8 +33,8 @@ func (k *call) check(op string, c *Comm, s *safe.Stream, sh *shape) error {
 		return err
 	}
 	defer r.Release()
-	k.comm, k.core, k.stream = c, r, s
-	if s.Raw() == 0 {
+	k.comm, k.core, k.stream, k.raw = c, r, s, s.Raw()
+	if k.raw == 0 {
 		return refuse(op, safe.ErrClosed, "the stream")
 	}
 	if err := sameDevice(op, "the stream", s.Device(), r.x.Device()); err != nil {
