@@ -181,6 +181,20 @@ func TestStreamReplacedOfArena(t *testing.T) {
 	assert.Equal(t, text, a.String())
 }
 
+// TestBranchReplaced: Fork closes its own streams, whatever the program writes there.
+func TestBranchReplaced(t *testing.T) {
+	x := open(t, 0)
+	s, other := stream(t, x), stream(t, x)
+	var branch safe.Stream
+	require.NoError(t, s.Fork(1, func(branches []*safe.Stream) error {
+		replace(&branch, branches[0])
+		replace(branches[0], other)
+		return nil
+	}))
+	assert.NoError(t, other.Synchronize())
+	assert.ErrorIs(t, branch.Synchronize(), safe.ErrClosed)
+}
+
 // TestReplacedInRawCall: what the program writes into its objects and lists during EnqueueRaw changes no handles of others.
 func TestReplacedInRawCall(t *testing.T) {
 	x := open(t, 0)
