@@ -111,10 +111,10 @@ func (k *call) buffer(op, what string, b *span) error {
 
 // check refuses a buffer that is closed or on another device.
 func (s *span) check(op, what string, c *core) error {
-	if s.context == nil || s.address == 0 && s.n > 0 {
+	if !s.there || s.address == 0 && s.n > 0 {
 		return refuse(op, safe.ErrClosed, "%s", what)
 	}
-	return sameDevice(op, what, s.context.Device(), c.x.Device())
+	return sameDevice(op, what, s.of, c.x.Device())
 }
 
 func (k *call) use(a safe.Arg, at extent) {

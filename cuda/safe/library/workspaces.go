@@ -62,9 +62,11 @@ const mostKept = 64 << 20
 func newWorkspaces(x *safe.Context, size, limit int) (*workspaces, error) {
 	w := &workspaces{size: size, limit: limit}
 	var err error
-	if w.x, w.leave, err = hold(x); err != nil {
+	var in *safe.Resource
+	if in, w.leave, err = hold(x); err != nil {
 		return nil, err
 	}
+	w.x = in.Context()
 	w.pool, err = safe.NewPool(w.x)
 	if errors.Is(err, safe.ErrNotSupported) {
 		return w, nil

@@ -180,3 +180,12 @@ func TestStreamReplaced(t *testing.T) {
 		})
 	}
 }
+
+// TestContextReplaced: an Object stays in its context, whatever the program writes into what Context has returned.
+func TestContextReplaced(t *testing.T) {
+	x := open(t)
+	s, o := stream(t, x), newObject(t, x, counted(new(counts)))
+	replace(o.Context(), &safe.Context{})
+	assert.True(t, x.Equal(o.Context()))
+	require.NoError(t, o.Enqueue(s, 100, nothing))
+}
