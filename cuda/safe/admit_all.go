@@ -36,7 +36,7 @@ func (a *admission) leaveAll(streams []*streamCore, done bool) {
 		return
 	}
 	if !done {
-		giveBackAll(streams, a.places)
+		a.giveBackAll(streams)
 	}
 	for _, s := range streams[1:] {
 		a.leaveStream(s)
@@ -50,7 +50,7 @@ func (a *admission) enterAll(streams, reserved []*streamCore) (entered bool, err
 	n, err := a.enterStreams(streams)
 	if n == len(streams) {
 		if a.capture, err = lockCaptureOf(a.op, streams); err == nil {
-			if roomForAll(streams, reserved, a.places) {
+			if a.roomForAll(streams, reserved) {
 				a.stream.enterLimit(a)
 				return true, nil
 			}
@@ -138,15 +138,15 @@ func (a *admission) reserve(s *streamCore) (reserved bool, err error) {
 }
 
 // roomForAll counts the work on the streams that are not capturing, if there is room on all
-// of them. The streams' capture is locked.
-func roomForAll(streams, reserved []*streamCore, places int) bool {
+// of them.
+func (a *admission) roomForAll(streams, reserved []*streamCore) bool {
 	for i, s := range streams {
 		switch {
-		case s.capture.Load() != nil:
+		case a.captures(s):
 		case slices.Contains(reserved, s):
-			s.count(places)
-		case !s.hasRoom(places, 0):
-			giveBackAll(streams[:i], places)
+			s.count(a.places)
+		case !s.hasRoom(a.places, 0):
+			a.giveBackAll(streams[:i])
 			return false
 		}
 	}
@@ -154,12 +154,18 @@ func roomForAll(streams, reserved []*streamCore, places int) bool {
 }
 
 // giveBackAll gives back the places that roomForAll has counted.
-func giveBackAll(streams []*streamCore, places int) {
+func (a *admission) giveBackAll(streams []*streamCore) {
 	for _, s := range streams {
-		if s.capture.Load() == nil {
-			s.giveBack(places)
+		if !a.captures(s) {
+			s.giveBack(a.places)
 		}
 	}
+}
+
+// captures tells whether the call's work on the stream is captured. That does not change until leaveAll. A capture that is
+// not locked is over, and leaves its streams one after another.
+func (a *admission) captures(s *streamCore) bool {
+	return a.capture != nil && s.capture.Load() == a.capture
 }
 
 // lockCaptureOf locks the graph of the capture that some of the streams take part in.
@@ -179,5 +185,6 @@ func lockCaptureOf(op string, streams []*streamCore) (*capturing, error) {
 	if part == nil {
 		return nil, nil
 	}
+	admit.Between()
 	return part.lockCapture(op)
 }

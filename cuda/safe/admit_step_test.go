@@ -163,6 +163,32 @@ var meetings = map[string]func(t *testing.T) admittest.Meeting{
 			},
 		}
 	},
+	"a call on two streams, and the end of their capture": func(t *testing.T) admittest.Meeting {
+		streams := inOrder([]*streamCore{nowhere(), nowhere()})
+		c := &capturing{origin: nowhere(), graph: newGraphCore(nil), joined: streams}
+		for _, s := range streams {
+			require.NoError(t, s.Open(mortal{}, nil))
+			require.True(t, s.Acquire())
+			s.capture.Store(c)
+		}
+		return admittest.Meeting{
+			A: func() {
+				a := admission{stream: streams[0], flags: enqueues, places: rawPlaces}
+				if entered, _ := a.enterAll(streams, nil); entered {
+					admit.Between()
+					a.leaveAll(streams, false)
+				}
+			},
+			B: func() {
+				c.graph.mu.Lock()
+				c.over = true
+				c.release()
+				c.graph.mu.Unlock()
+			},
+			Never: func() bool { return false },
+			After: func() bool { return streams[0].pending == 0 && streams[1].pending == 0 },
+		}
+	},
 	"a host function that is lost, and the report of an earlier loss": func(t *testing.T) admittest.Meeting {
 		x, err := Open(0)
 		require.NoError(t, err)

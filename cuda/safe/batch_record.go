@@ -21,10 +21,10 @@ func (b *Batch) SetLaunch(n int, k *Kernel, cfg LaunchConfig, args ...Arg) error
 }
 
 func (b *Batch) launch(op string, n int, k *Kernel, cfg *LaunchConfig, args []Arg) error {
-	if b.none() || k == nil || k.module == nil || k.module.core.Closed() {
+	if b.none() || k == nil || k.core == nil || k.core.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	m := k.module.core
+	m := k.core
 	if !m.ctx.same(b.ctx) {
 		return refuse(op, ErrContextMismatch, "%s belongs to a context of %v, the batch to one of %v", k.name, m.ctx.device, b.ctx.device)
 	}
@@ -60,7 +60,7 @@ func (b *Batch) launchAs(op string, n int, k *Kernel, l *rt.Launch, args, uses [
 		return err
 	}
 	o.kernel = k
-	if m := k.module.core; !b.usesAgain(&m.Handle, false) {
+	if m := k.core; !b.usesAgain(&m.Handle, false) {
 		b.use(n, batchObject{handle: &m.Handle, user: k})
 	}
 	for i := range args {

@@ -167,6 +167,7 @@ func (c *capturing) release() {
 	c.ended.Store(true)
 	c.origin.capture.Store(nil)
 	for _, s := range c.joined {
+		admit.Between()
 		s.capture.Store(nil)
 		s.Release()
 	}

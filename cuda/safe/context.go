@@ -33,7 +33,6 @@ type contextCore struct {
 	kind   contextKind
 	owner  any // of a borrowed context: stays reachable
 	shared *contextState
-	view   *Context
 
 	retains int // of the primary context, that Destroy releases
 
@@ -156,7 +155,6 @@ func (c *contextCore) adopt(op string) (*Context, error) {
 		return nil, wrap(op, err)
 	}
 	c.shared.listContext(c)
-	c.view = &Context{core: c, view: true}
 	x := &Context{core: c}
 	x.cleanup.Watch(&c.Handle)
 	return x, nil

@@ -110,9 +110,10 @@ func (s *contextState) forgetPeer(other *contextState, enabled bool) (forgotten 
 	return true
 }
 
-// The Context methods return a Context that all objects made in the same one share. It is
-// not the one that the program has opened, which the garbage collector must be able to
-// find dropped: it is usable as long as that is open, or any object made in it.
+// view returns a Context that is not the one that the program has opened, which the garbage collector must be able to
+// find dropped: it is usable as long as that is open, or any object made in it. Each is a new one, as the program may
+// write another into it.
+func (c *contextCore) view() *Context { return &Context{core: c, view: true} }
 
 // Context returns the context of the stream, or nil if s is nil. It is usable as long as the stream is open, even if
 // the [Context] that the stream was made in has been closed. Its own Close does nothing. Compare contexts by
@@ -121,7 +122,7 @@ func (s *Stream) Context() *Context {
 	if s == nil || s.core == nil {
 		return nil
 	}
-	return s.core.ctx.view
+	return s.core.ctx.view()
 }
 
 // Context returns the context of the event, as [Stream.Context] does.
@@ -129,7 +130,7 @@ func (e *Event) Context() *Context {
 	if e == nil || e.core == nil {
 		return nil
 	}
-	return e.core.ctx.view
+	return e.core.ctx.view()
 }
 
 // Context returns the context of the module, as [Stream.Context] does.
@@ -137,7 +138,7 @@ func (m *Module) Context() *Context {
 	if m == nil || m.core == nil {
 		return nil
 	}
-	return m.core.ctx.view
+	return m.core.ctx.view()
 }
 
 // Context returns the context of the graph, as [Stream.Context] does.
@@ -145,7 +146,7 @@ func (g *Graph) Context() *Context {
 	if g == nil || g.core == nil {
 		return nil
 	}
-	return g.core.ctx.view
+	return g.core.ctx.view()
 }
 
 // Context returns the context of the executable, as [Stream.Context] does.
@@ -153,7 +154,7 @@ func (e *GraphExec) Context() *Context {
 	if e == nil || e.core == nil {
 		return nil
 	}
-	return e.core.ctx.view
+	return e.core.ctx.view()
 }
 
 // Context returns the context of the green context, as [Stream.Context] does.
@@ -161,15 +162,15 @@ func (g *GreenContext) Context() *Context {
 	if g == nil || g.core == nil {
 		return nil
 	}
-	return g.core.ctx.view
+	return g.core.ctx.view()
 }
 
 // Context returns the context of the kernel's module, as [Stream.Context] does.
 func (k *Kernel) Context() *Context {
-	if k == nil {
+	if k == nil || k.core == nil {
 		return nil
 	}
-	return k.module.Context()
+	return k.core.ctx.view()
 }
 
 // Context returns the context of the buffer, as [Stream.Context] does.

@@ -40,7 +40,7 @@ func TestContextOf(t *testing.T) {
 	for _, o := range []interface{ Context() *safe.Context }{
 		s, e, b, h, k, m, g, exec, legacy, part,
 	} {
-		assert.Same(t, s.Context(), o.Context(), "%v", o)
+		assert.Equal(t, s.Context(), o.Context(), "%v", o)
 	}
 	assert.Equal(t, x.Raw(), s.Context().Raw())
 	assert.Equal(t, x.Device(), s.Context().Device())

@@ -62,7 +62,7 @@ func (w *kernelNode) uses() []Arg {
 	return nil
 }
 
-func (w *kernelNode) context() *contextCore { return w.kernel.module.core.ctx }
+func (w *kernelNode) context() *contextCore { return w.kernel.core.ctx }
 
 func (w *kernelNode) attributed() bool { return w.rest != nil && w.rest.cfg.attributed() }
 
@@ -78,11 +78,11 @@ func (w *kernelNode) each(op string, use func(h *lifetime.Handle, b *block) bool
 	if !w.made {
 		return refuse(op, ErrInvalidArgument, "the NodeParams are empty: functions such as KernelNode make some")
 	}
-	if w.kernel == nil || w.kernel.module == nil {
+	if w.kernel == nil || w.kernel.core == nil {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	m, args, uses := w.kernel.module.core, w.args(), w.uses()
-	if m == nil || !use(&m.Handle, nil) {
+	m, args, uses := w.kernel.core, w.args(), w.uses()
+	if !use(&m.Handle, nil) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if err := w.kernel.check(op, &w.block, args); err != nil {
@@ -191,7 +191,7 @@ func (l *objectList) are(k *retained, c *contextCore) bool {
 
 // keep has k retain the module and the memory of the node. Another retained set holds them, so none is gone.
 func (w *kernelNode) keep(k *retained) {
-	m := w.kernel.module.core
+	m := w.kernel.core
 	k.add(&m.Handle, m.TryRetain)
 	for _, all := range [][]Arg{w.args(), w.uses()} {
 		for i := range all {

@@ -20,7 +20,8 @@ import (
 // module, so a module in use is not garbage collected. Any number of goroutines may use
 // it at once.
 type Kernel struct {
-	module   *Module
+	core     *moduleCore // of module when the kernel was made: the program may write another into that
+	module   *Module     // stays reachable
 	name     string
 	function driver.CUfunction
 	known    bool        // the driver reports parameters; false before CUDA 12.4
@@ -98,19 +99,19 @@ func (k *Kernel) askParameters() error {
 
 // acquire acquires the kernel's module for a call.
 func (k *Kernel) acquire(op string) (*moduleCore, error) {
-	if k == nil {
+	if k == nil || k.core == nil || !k.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	return k.module.acquire(op)
+	return k.core, nil
 }
 
 // openUnacquired returns the kernel's module if it is open, without acquiring it: a module is destroyed only
 // after the locks of all streams were free. The caller keeps k reachable until the launch is admitted.
 func (k *Kernel) openUnacquired(op string) (*moduleCore, error) {
-	if k == nil || k.module == nil || k.module.core == nil || k.module.core.Closed() {
+	if k == nil || k.core == nil || k.core.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	return k.module.core, nil
+	return k.core, nil
 }
 
 // Name returns the name passed to [Module.Kernel].
@@ -124,7 +125,7 @@ func (k *Kernel) Name() string {
 // Raw returns the kernel's handle for calls to package driver, or 0 once the module is
 // closed. Keep k reachable while the handle is in use.
 func (k *Kernel) Raw() driver.CUfunction {
-	if k == nil || k.module == nil || k.module.core.Closed() {
+	if k == nil || k.core == nil || k.core.Closed() {
 		return 0
 	}
 	return k.function
@@ -193,10 +194,10 @@ func (k *Kernel) MaxBlocksPerMultiprocessor(threads int, sharedBytes uint64) (in
 
 // String describes the kernel for messages.
 func (k *Kernel) String() string {
-	if k == nil || k.module == nil {
+	if k == nil || k.core == nil {
 		return neverOpened("Kernel")
 	}
-	return fmt.Sprintf("Kernel %s on %v%s", k.name, k.module.core.ctx.device, closedText(k.module.core.Closed()))
+	return fmt.Sprintf("Kernel %s on %v%s", k.name, k.core.ctx.device, closedText(k.core.Closed()))
 }
 
 // refused adds the kernel's name to e, the driver's refusal of a launch, and the limits
@@ -207,14 +208,14 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 	}
 	switch e.Code {
 	case driver.CUDA_ERROR_NOT_SUPPORTED:
-		e.Detail += logged("kernel " + k.module.core.renamed(k.name) + " ")
+		e.Detail += logged("kernel " + k.core.renamed(k.name) + " ")
 		return e
 	case driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
 		driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, driver.CUDA_ERROR_INVALID_CLUSTER_SIZE, driver.CUDA_ERROR_INVALID_HANDLE:
 	default:
 		return e
 	}
-	p, err := k.module.core.ctx.device.Properties()
+	p, err := k.core.ctx.device.Properties()
 	if err != nil {
 		return e
 	}
@@ -416,7 +417,7 @@ func (k *Kernel) parameterCount() (int, error) {
 	if !errors.Is(err, ErrNotSupported) {
 		return int(n), err
 	}
-	m := k.module.core
+	m := k.core
 	if count, ok := m.parameters[m.renamed(k.name)]; ok {
 		return count, nil
 	}
@@ -438,7 +439,7 @@ func (m *Module) Kernels() ([]*Kernel, error) {
 	err = c.ctx.allocating(func() error {
 		kernels = nil
 		return c.eachKernel(math.MaxInt, func(name string, raw driver.CUkernel) error {
-			k := &Kernel{module: m, name: name}
+			k := &Kernel{core: c, module: m, name: name}
 			if err := driver.CuKernelGetFunction(&k.function, raw); err != nil {
 				return err
 			}

@@ -196,12 +196,12 @@ func (k *Kernel) badUse(op string, args, uses []Arg, i int) error {
 		return k.badArgument(op, args, i)
 	}
 	i -= len(args)
-	return badUse(op, fmt.Sprintf("LaunchConfig.Uses %d of %s", i, k.name), k.module.core.ctx.device, &uses[i])
+	return badUse(op, fmt.Sprintf("LaunchConfig.Uses %d of %s", i, k.name), k.core.ctx.device, &uses[i])
 }
 
 // badBlock explains why the memory of argument i is wrong.
 func (k *Kernel) badBlock(op, as string, i int, b *block) error {
-	return badBlock(op, fmt.Sprintf("%s %d of %s", as, i, k.name), k.module.core.ctx.device, b)
+	return badBlock(op, fmt.Sprintf("%s %d of %s", as, i, k.name), k.core.ctx.device, b)
 }
 
 // badUse explains why work on a device cannot use what the program has listed.

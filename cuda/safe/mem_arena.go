@@ -15,7 +15,8 @@ type Arena struct{ *arenaCore }
 
 // An arenaCore is what an Arena and its copies share.
 type arenaCore struct {
-	stream *Stream
+	stream *streamCore // of user when the arena was made: the program may write another into that
+	user   *Stream     // stays reachable
 
 	mu     admit.Mutex[admit.OwnerRank] // held while a block is allocated
 	blocks []*memory                    // the last one has room
@@ -39,7 +40,7 @@ func NewArena(s *Stream, size int) (*Arena, error) {
 	if size < 1 {
 		return nil, refuse(op, ErrRange, "%d bytes, but there must be at least 1", size)
 	}
-	return &Arena{&arenaCore{stream: s, most: aligned(uint64(size))}}, nil
+	return &Arena{&arenaCore{stream: c, user: s, most: aligned(uint64(size))}}, nil
 }
 
 // none returns whether a is nil or a zero value.
@@ -108,9 +109,9 @@ func (a *Arena) last() *memory {
 
 // grow takes another block with room for size bytes. mu is held.
 func (a *Arena) grow(size uint64) (*memory, error) {
-	s, err := a.stream.acquire("")
-	if err != nil {
-		return nil, err
+	s := a.stream
+	if !s.Acquire() {
+		return nil, ErrClosed
 	}
 	defer s.Release()
 	heap := &s.ctx.shared.heap
@@ -179,5 +180,5 @@ func (a *Arena) String() string {
 	if a.none() {
 		return neverOpened("Arena")
 	}
-	return "Arena of " + a.stream.String() + closedText(a.closed.Load())
+	return "Arena of " + a.stream.text() + closedText(a.closed.Load())
 }

@@ -264,5 +264,5 @@ func (m *memory) context() *Context {
 	if m == nil {
 		return nil
 	}
-	return m.ctx.view
+	return m.ctx.view()
 }

@@ -225,7 +225,7 @@ func (m *Module) KernelWith(name string, o KernelOptions) (*Kernel, error) {
 	if o.MaxThreads < 0 {
 		return nil, refuse(op, ErrInvalidArgument, "%s: KernelOptions.MaxThreads is %d", name, o.MaxThreads)
 	}
-	k := &Kernel{module: m, name: name}
+	k := &Kernel{core: c, module: m, name: name}
 	err = c.ctx.allocating(func() error { // for the kernel's code
 		if err := c.find(&k.function, name); err != nil {
 			return err

@@ -318,7 +318,7 @@ func (s *Stream) Time(ctx context.Context, f func() error) (time.Duration, error
 	}
 	var events [2]*Event
 	for i := range events {
-		events[i], err = makeEvent(op, c.ctx.view, func(raw *driver.CUevent) error { return driver.CuEventCreate(raw, 0) })
+		events[i], err = makeEvent(op, c.ctx.view(), func(raw *driver.CUevent) error { return driver.CuEventCreate(raw, 0) })
 		if err != nil {
 			return 0, err
 		}

@@ -117,6 +117,7 @@ func (s *Stream) Fork(n int, f func(branches []*Stream) error) (err error) {
 type branch struct {
 	core   *streamCore // acquired; its handle is closed already
 	stream *Stream     // borrows the core, for one f
+	own    *streamCore // of stream: f may write another into that
 }
 
 // branch returns a stream that waits for s. If it returns an error and a core, the branch
@@ -132,7 +133,7 @@ func (s *streamCore) branch(op string) (b branch, err error) {
 		core.Release()
 		return b, err
 	}
-	b.core = core
+	b.core, b.own = core, b.stream.core
 	return b, core.waitStream(op, s)
 }
 
@@ -157,7 +158,10 @@ func (s *streamCore) newBranch(op string) (core *streamCore, err error) {
 
 // join makes s wait for a branch, and keeps it for a later Fork.
 func (s *streamCore) join(op string, b branch) error {
-	err := b.stream.Close()
+	if b.stream.core == b.own {
+		b.stream.cleanup.Stop()
+	}
+	err := b.own.Close()
 	if c := b.core.capture.Load(); c != nil && c != s.capture.Load() {
 		err = errors.Join(err, refuse(op, ErrCapturing, "a stream of the fork is in a capture that s takes no part in"))
 	} else {

@@ -3,6 +3,7 @@ package safe
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -17,8 +18,9 @@ type RawWork struct {
 	// Then the function must launch no graphs. While it waits, it holds up calls on its streams, but no destruction of
 	// executables.
 	Waits bool
-	// Places is the most kernels, copies, memsets and graphs that the function enqueues on the stream. 0 counts as 30,
-	// and more than 240 as 240: [Kernel.Launch] says what happens when a stream is full.
+	// Places is the most kernels, copies, memsets and graphs that the function enqueues on the stream. RawWork on one
+	// stream of CUDA adds up. 0 counts as 30, and more than 240 as 240: [Kernel.Launch] says what happens when a stream is
+	// full.
 	Places int
 }
 
@@ -125,7 +127,15 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 		if err != nil {
 			return err
 		}
-		a.places = max(a.places, n)
+		if len(streams) < len(on) { // some are one stream of CUDA
+			for j := range on[:i] {
+				if on[j].Stream.core.queue == on[i].Stream.core.queue {
+					before, _ := on[j].places(op, j)
+					n += before
+				}
+			}
+		}
+		a.places = max(a.places, min(n, mostOfCall))
 		if on[i].Waits {
 			a.flags |= waits
 		}
@@ -138,7 +148,7 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 	return a.callRaw(on, first, func() error {
 		called = true
 		for _, s := range streams {
-			if s.capture.Load() == nil {
+			if !a.captures(s) {
 				s.released() // by f, perhaps
 			}
 		}
@@ -153,8 +163,9 @@ func (a *admission) callRaw(on []RawWork, first *streamCore, f func() error) err
 			return err
 		}
 	}
-	lend(on, 1)
-	defer lend(on, -1)
+	var room [16]*atomic.Int32
+	lent := lend(room[:0], on)
+	defer giveBackLent(lent)
 	if a.flags&waits != 0 {
 		return first.ctx.callForeign(a.op, first, f)
 	}
@@ -166,13 +177,24 @@ func (a *admission) callRaw(on []RawWork, first *streamCore, f func() error) err
 	return first.ctx.callForeign(a.op, first, f)
 }
 
-// lend makes the handles valid for f, also if the streams and the memory are closed now.
-func lend(on []RawWork, n int32) {
+// lend makes the handles valid for f, also if the streams and the memory are closed now. It appends what it has counted
+// to lent: f may write to the lists, and to the objects there.
+func lend(lent []*atomic.Int32, on []RawWork) []*atomic.Int32 {
 	for i := range on {
-		on[i].Stream.core.lent.Add(n)
+		lent = append(lent, &on[i].Stream.core.lent)
 		for j := range on[i].Uses {
-			on[i].Uses[j].block().lent.Add(n)
+			lent = append(lent, &on[i].Uses[j].block().lent)
 		}
+	}
+	for _, n := range lent {
+		n.Add(1)
+	}
+	return lent
+}
+
+func giveBackLent(lent []*atomic.Int32) {
+	for _, n := range lent {
+		n.Add(-1)
 	}
 }
 

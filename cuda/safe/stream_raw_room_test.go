@@ -42,24 +42,28 @@ func TestRawPlaces(t *testing.T) {
 	x := open(t, 0)
 	s, other := idleStreams(t, x, kernel(t, x, "nothing"))
 	stick(t, x, s)
+	again, err := s.Borrow()
+	require.NoError(t, err)
+	closing(t, again)
 	nothing := func() error { return nil }
 	for name, c := range map[string]struct {
 		on   []safe.RawWork
 		want int
 	}{
-		"not known":       {[]safe.RawWork{{Stream: s}}, 30},
-		"few":             {[]safe.RawWork{{Stream: s, Places: 2}}, 2},
-		"many":            {[]safe.RawWork{{Stream: s, Places: 1000}}, 240},
-		"of two streams":  {[]safe.RawWork{{Stream: other, Places: 2}, {Stream: s, Places: 5}}, 5},
-		"one not known":   {[]safe.RawWork{{Stream: other}, {Stream: s, Places: 5}}, 30},
-		"the other known": {[]safe.RawWork{{Stream: other, Places: 40}, {Stream: s}}, 40},
+		"not known":            {[]safe.RawWork{{Stream: s}}, 30},
+		"few":                  {[]safe.RawWork{{Stream: s, Places: 2}}, 2},
+		"many":                 {[]safe.RawWork{{Stream: s, Places: 1000}}, 240},
+		"of one stream, twice": {[]safe.RawWork{{Stream: s, Places: 3}, {Stream: other, Places: 4}, {Stream: again, Places: 2}}, 5},
+		"of two streams":       {[]safe.RawWork{{Stream: other, Places: 2}, {Stream: s, Places: 5}}, 5},
+		"one not known":        {[]safe.RawWork{{Stream: other}, {Stream: s, Places: 5}}, 30},
+		"the other known":      {[]safe.RawWork{{Stream: other, Places: 40}, {Stream: s}}, 40},
 	} {
 		before := safe.Pending(s)
 		require.NoError(t, safe.EnqueueRaw(nothing, c.on...), name)
 		assert.Equal(t, c.want, safe.Pending(s)-before, name)
 	}
 	before := safe.Pending(s)
-	err := safe.EnqueueRaw(nothing, safe.RawWork{Stream: other}, safe.RawWork{Stream: s, Places: -1})
+	err = safe.EnqueueRaw(nothing, safe.RawWork{Stream: other}, safe.RawWork{Stream: s, Places: -1})
 	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	assert.ErrorContains(t, err, "stream 1: Places is -1")
 	assert.Equal(t, before, safe.Pending(s))

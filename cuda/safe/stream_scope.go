@@ -16,7 +16,7 @@ type Scope struct{ *scopeCore }
 
 // A scopeCore is what a Scope and its copies share.
 type scopeCore struct {
-	stream *Stream
+	stream *Stream     // of its own: the program may write another into the one that it has
 	over   atomic.Bool // set with mu held
 
 	mu       admit.Mutex[admit.OwnerRank] // held during a copy: the end of the scope waits for one of another goroutine
@@ -48,7 +48,8 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	if f == nil {
 		return noFunction(op)
 	}
-	scope := &scopeCore{stream: s}
+	scope := &scopeCore{stream: &Stream{core: c}}
+	defer runtime.KeepAlive(s)
 	c.scopes.Add(1)
 	defer c.scopes.Add(-1)
 	defer func() {

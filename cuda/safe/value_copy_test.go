@@ -11,7 +11,9 @@ import (
 	gotypes "go/types"
 	"regexp"
 	"testing"
+	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -111,6 +113,142 @@ func TestFutureCopied(t *testing.T) {
 	v, err := copied.Wait(context.Background())
 	require.NoError(t, err)
 	assert.Equal(t, 7, v)
+}
+
+// replace writes another object into one, until undo.
+func replace[T any](object, other *T) (undo func()) {
+	before := *object
+	*object = *other
+	return func() { *object = before }
+}
+
+// TestModuleReplaced: a kernel stays one of the module that it was made from, whatever the program writes there.
+func TestModuleReplaced(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	load := func() *safe.Module {
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		require.NoError(t, err)
+		closing(t, m)
+		return m
+	}
+	m, other := load(), load()
+	k, err := m.Kernel("nothing")
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(k.Launch(s, one), s.Synchronize(), m.Close()))
+	replace(m, other)
+	assert.ErrorIs(t, k.Launch(s, one), safe.ErrClosed)
+	b := newBatch(t, x)
+	assert.ErrorIs(t, b.Launch(k, one), safe.ErrClosed)
+	g := newGraph(t, x)
+	_, err = g.Add(safe.KernelNode(k, one))
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	_, err = k.Attribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	assert.Zero(t, k.Raw())
+	noViolation(t)
+}
+
+// TestStreamReplacedInScope: a scope stays on its stream, whatever the program writes there: it waits for that alone
+// before Go memory may move.
+func TestStreamReplacedInScope(t *testing.T) {
+	x := open(t, 0)
+	s, other, b := stream(t, x), stream(t, x), buffer[byte](t, x, 1<<16)
+	before := safe.Pending(other)
+	require.NoError(t, s.Scope(func(c *safe.Scope) error {
+		defer replace(s, other)()
+		return safe.CopyFromSlice(c, b, make([]byte, 1<<16))
+	}))
+	assert.Equal(t, before, safe.Pending(other), "the copy is on another stream than the scope waits for")
+}
+
+// TestStreamReplacedOfArena: an arena stays on its stream.
+func TestStreamReplacedOfArena(t *testing.T) {
+	x := open(t, 0)
+	s, other := stream(t, x), stream(t, x)
+	a, err := safe.NewArena(s, 4096)
+	require.NoError(t, err)
+	closing(t, a)
+	text := a.String()
+	defer replace(s, other)()
+	before := safe.Pending(other)
+	_, err = safe.NewBufferIn[byte](a, 100)
+	if errors.Is(err, safe.ErrNotSupported) { // drivers without memory pools
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	assert.Equal(t, before, safe.Pending(other))
+	assert.Equal(t, text, a.String())
+}
+
+// TestBranchReplaced: Fork closes its own streams, whatever the program writes there.
+func TestBranchReplaced(t *testing.T) {
+	x := open(t, 0)
+	s, other := stream(t, x), stream(t, x)
+	var branch safe.Stream
+	require.NoError(t, s.Fork(1, func(branches []*safe.Stream) error {
+		replace(&branch, branches[0])
+		replace(branches[0], other)
+		return nil
+	}))
+	assert.NoError(t, other.Synchronize())
+	assert.ErrorIs(t, branch.Synchronize(), safe.ErrClosed)
+}
+
+// TestReplacedInRawCall: what the program writes into its objects and lists during EnqueueRaw changes no handles of others.
+func TestReplacedInRawCall(t *testing.T) {
+	x := open(t, 0)
+	s, other := stream(t, x), stream(t, x)
+	b, another := buffer[byte](t, x, 100), buffer[byte](t, x, 100)
+	uses := []safe.Arg{b.Arg()}
+	var undo func()
+	require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error {
+		undo, uses[0] = replace(s, other), another.Arg()
+		return nil
+	}, uses...))
+	undo()
+	for _, v := range []*safe.Stream{s, other} {
+		checked := make(chan struct{})
+		require.NoError(t, v.EnqueueRaw(func(raw driver.CUstream) error {
+			go func() {
+				defer close(checked)
+				assert.NoError(t, v.Close())
+			}()
+			<-checked
+			assert.Equal(t, raw, v.Raw(), "0 is the legacy default stream")
+			return nil
+		}))
+		assert.Zero(t, v.Raw())
+	}
+	s = stream(t, x)
+	for _, v := range []*safe.Buffer[byte]{b, another} {
+		want := v.Raw()
+		require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error {
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				assert.NoError(t, v.Close())
+			}()
+			select {
+			case <-closed:
+			case <-time.After(50 * time.Millisecond): // Close waits for the stream
+			}
+			assert.Equal(t, want, v.Raw())
+			return nil
+		}, v.Arg()))
+	}
+	require.Eventually(t, func() bool { return b.Raw() == 0 && another.Raw() == 0 }, atOnce, time.Millisecond)
+}
+
+// TestContextReplaced: what the program writes into the context of an object changes that of no other.
+func TestContextReplaced(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[byte](t, x, 100)
+	replace(s.Context(), &safe.Context{})
+	assert.True(t, x.Equal(b.Context()))
+	assert.True(t, x.Equal(s.Context()))
+	_, err := s.Time(context.Background(), func() error { return b.FillAsync(s, 0) })
+	assert.NoError(t, err)
 }
 
 // stateful are types whose copies would differ from the original, or be used beside it.

@@ -19,12 +19,12 @@ import (
 //
 // Any number of goroutines may use a Batch at once. Close it before the [Handle].
 type Batch[T Element] struct {
-	h         *Handle
-	a, b, c   view // the first of each
+	h         Handle // of its own, as the buffers are: the program may write others into those that it has
+	a, b, c   view   // the first of each
 	count     int
 	addresses *safe.Buffer[uint64] // of all x, then y, then z
 	first     [3]int               // of a, b and c among the addresses
-	buffers   []*safe.Buffer[T]
+	buffers   []safe.Buffer[T]
 }
 
 // NewBatch prepares the products of a[i] and b[i] with the results c[i]. All of a have one shape, stride and order, and
@@ -45,7 +45,7 @@ func NewBatch[T Element](h *Handle, a, b, c []Matrix[T]) (*Batch[T], error) {
 	if len(a) != len(c) || len(b) != len(c) {
 		return nil, refuse(op, safe.ErrInvalidArgument, "there are %d a, %d b and %d c", len(a), len(b), len(c))
 	}
-	p := &Batch[T]{h: h, count: len(c)}
+	p := &Batch[T]{h: *h, count: len(c)}
 	var all []placed
 	for i, list := range [][]Matrix[T]{a, b, c} {
 		p.first[i] = len(all)
@@ -81,10 +81,10 @@ func NewBatch[T Element](h *Handle, a, b, c []Matrix[T]) (*Batch[T], error) {
 
 // remember lists every buffer once.
 func (p *Batch[T]) remember(lists ...[]Matrix[T]) {
-	known := map[*safe.Buffer[T]]bool{}
+	known := map[safe.Buffer[T]]bool{}
 	for _, list := range lists {
 		for i := range list {
-			if b := list[i].Buffer; !known[b] {
+			if b := *list[i].Buffer; !known[b] {
 				known[b] = true
 				p.buffers = append(p.buffers, b)
 			}
@@ -161,7 +161,7 @@ func GemmBatched[T Element, S Scalar](p *Batch[T], s *safe.Stream, alpha, beta S
 	if p == nil {
 		return fail(op, safe.ErrClosed)
 	}
-	q, err := newCall(p.h, s)
+	q, err := newCall(&p.h, s)
 	if err != nil {
 		return fail(op, err)
 	}
@@ -187,8 +187,8 @@ func (p *Batch[T]) gemm(q *call, alpha, beta complex128) error {
 		q.x, q.y = q.y, q.x
 	}
 	q.use(p.addresses.Arg())
-	for _, b := range p.buffers {
-		q.use(b.Arg())
+	for i := range p.buffers {
+		q.use(p.buffers[i].Arg())
 	}
 	q.do = enqueueBatch
 	return q.submit()

@@ -437,3 +437,20 @@ func TestNoAllocations(t *testing.T) {
 		drivertest.NoAllocations(t, name, f, s.Synchronize)
 	}
 }
+
+// TestBatchReplaced: a Batch keeps the buffers that it was made of, whatever the program writes there.
+func TestBatchReplaced(t *testing.T) {
+	x := open(t)
+	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	b, other := buffer(t, x, []float32{1}), buffer(t, x, []float32{1})
+	m := []blas.Matrix[float32]{blas.Rows(b, 1, 1)}
+	result := []blas.Matrix[float32]{blas.Rows(buffer(t, x, []float32{1}), 1, 1)}
+	p, err := blas.NewBatch(h, m, m, result)
+	require.NoError(t, err)
+	defer p.Close()
+	require.NoError(t, blas.GemmBatched(p, s, 1, 0))
+	require.NoError(t, b.Close())
+	*b = *other
+	assert.ErrorIs(t, blas.GemmBatched(p, s, 1, 0), safe.ErrClosed, "its addresses are those of the closed buffer")
+	require.NoError(t, s.Synchronize())
+}

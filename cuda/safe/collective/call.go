@@ -34,6 +34,7 @@ type call struct {
 	comm     *Comm // which the garbage collector must not find dropped
 	core     *core
 	stream   *safe.Stream
+	raw      driver.CUstream // of stream: the program may write another one there
 	dst, src driver.CUdeviceptr
 	count    uint64 // of elements, as NCCL counts them for the operation
 	bytes    uint64 // of count elements

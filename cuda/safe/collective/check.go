@@ -33,8 +33,8 @@ func (k *call) check(op string, c *Comm, s *safe.Stream, sh *shape) error {
 		return err
 	}
 	defer r.Release()
-	k.comm, k.core, k.stream = c, r, s
-	if s.Raw() == 0 {
+	k.comm, k.core, k.stream, k.raw = c, r, s, s.Raw()
+	if k.raw == 0 {
 		return refuse(op, safe.ErrClosed, "the stream")
 	}
 	if err := sameDevice(op, "the stream", s.Device(), r.x.Device()); err != nil {
@@ -111,10 +111,10 @@ func (k *call) buffer(op, what string, b *span) error {
 
 // check refuses a buffer that is closed or on another device.
 func (s *span) check(op, what string, c *core) error {
-	if s.context == nil || s.address == 0 && s.n > 0 {
+	if !s.there || s.address == 0 && s.n > 0 {
 		return refuse(op, safe.ErrClosed, "%s", what)
 	}
-	return sameDevice(op, what, s.context.Device(), c.x.Device())
+	return sameDevice(op, what, s.of, c.x.Device())
 }
 
 func (k *call) use(a safe.Arg, at extent) {

@@ -96,13 +96,15 @@ type span struct {
 	address driver.CUdeviceptr
 	n       int
 	size    uint64 // of a value
-	context *safe.Context
+	of      safe.Device
+	there   bool // not that of a nil Buffer
 	arg     safe.Arg
 }
 
 func spanOf[T any](b *safe.Buffer[T]) span {
 	var zero T
-	return span{b.Raw(), b.Len(), uint64(unsafe.Sizeof(zero)), b.Context(), b.Arg()}
+	x := b.Context()
+	return span{b.Raw(), b.Len(), uint64(unsafe.Sizeof(zero)), x.Device(), x != nil, b.Arg()}
 }
 
 func (s *span) bytes() uint64 { return uint64(s.n) * s.size }

@@ -393,3 +393,43 @@ func TestManyPending(t *testing.T) {
 	drivertest.AllPending(t, s.LaunchHostFunc, sum)
 	require.NoError(t, s.Synchronize())
 }
+
+// TestReplacedInGroup: an operation is of the communicator and on the stream that it was added with, or it is refused,
+// whatever the program writes into these objects before the group ends.
+func TestReplacedInGroup(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 1, func(rank, _ int) int32 { return int32(1 + rank) })
+	want := int32(len(b) * (len(b) + 1) / 2)
+	var c Comm
+	require.NoError(t, Group(func(g *Calls) error {
+		for i := range w.comms {
+			replace(&c, w.comms[i])
+			if err := AllReduce(c.In(g), w.streams[i], b[i], b[i], Sum); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	w.wait(t)
+	for i := range b {
+		assert.Equal(t, []int32{want}, contents(t, b[i]))
+	}
+	if len(b) < 2 {
+		return
+	}
+	var s safe.Stream
+	err := Group(func(g *Calls) error {
+		for i := range w.comms {
+			replace(&s, w.streams[i])
+			if err := AllReduce(w.comms[i].In(g), &s, b[i], b[i], Sum); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+	assert.NoError(t, w.comms[0].Err())
+}
+
+// replace writes another object into one.
+func replace[T any](object, other *T) { *object = *other }

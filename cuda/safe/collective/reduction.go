@@ -73,7 +73,7 @@ func (r *reduction) check(op string, t nccl.NcclDataType_t) error {
 		}
 	case r.element != t:
 		return refuse(op, safe.ErrInvalidArgument, "the factor has another type than the values")
-	case r.at.n == 0 && r.at.context != nil:
+	case r.at.n == 0 && r.at.there:
 		return refuse(op, safe.ErrRange, "the buffer of the factor is empty")
 	}
 	return nil

@@ -299,6 +299,9 @@ func (b *batch) list() error {
 	b.listed, b.on, b.uses = b.version(), b.on[:0], b.uses[:0]
 	for i := range b.calls {
 		s, from := b.calls[i].stream, len(b.uses)
+		if raw := s.Raw(); raw != 0 && raw != b.calls[i].raw {
+			return refuse("", safe.ErrInvalidArgument, "a Stream is another one than when the operation was added")
+		}
 		if slices.ContainsFunc(b.on, func(w safe.RawWork) bool { return w.Stream == s }) {
 			continue
 		}

@@ -190,6 +190,9 @@ func (c *Call) call() (made bool, err error) {
 
 // calls is called while the stream's captures neither begin nor end. It locks the Object if it returns calls.
 func (c *Call) calls(raw driver.CUstream) (list []safe.RawCall) {
+	if c.space != nil && c.space.raw != raw {
+		return nil
+	}
 	p, locked := c.place(raw)
 	defer func() {
 		if c.prepared = len(list) > 0; c.prepared {
@@ -238,7 +241,7 @@ func (c *Call) run() error {
 	if err != nil {
 		return err
 	}
-	if c.Memory > 0 && (c.space == nil || capture != c.capture) {
+	if c.Memory > 0 && (c.space == nil || capture != c.capture || c.space.raw != raw) {
 		c.capture, c.raw, c.moved = capture, raw, true
 		return errMoved
 	}

@@ -54,6 +54,7 @@ type core struct {
 	lifetime.Handle // of calls
 	o               Options
 	x               *safe.Context
+	held            *safe.Resource // in x, closed
 	leave           func()         // releases what keeps x usable
 	resource        *safe.Resource // that work retains, or nil
 	end             end
@@ -110,9 +111,10 @@ func New(x *safe.Context, o Options) (*Object, error) {
 func newCore(x *safe.Context, o Options) (*core, error) {
 	c := &core{o: o, handles: make([]sync.Mutex, max(o.Handles, 1))}
 	var err error
-	if c.x, c.leave, err = hold(x); err != nil {
+	if c.held, c.leave, err = hold(x); err != nil {
 		return nil, err
 	}
+	c.x = c.held.Context()
 	if err = c.Handle.Open(c, nil); err == nil && o.Streams > 0 {
 		c.spaces, err = newWorkspaces(c.x, o.Workspace, o.Streams)
 	} else if err == nil {
@@ -136,15 +138,15 @@ func (c *core) abandon() error {
 	return err
 }
 
-// hold returns a context that is usable until leave, also after [safe.Context.CloseAll].
-func hold(x *safe.Context) (usable *safe.Context, leave func(), err error) {
+// hold returns a Resource, closed, whose context is usable until leave, also after [safe.Context.CloseAll].
+func hold(x *safe.Context) (in *safe.Resource, leave func(), err error) {
 	r, err := safe.NewResource(x, func() {})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer r.Close()
 	leave, err = safe.Retain(r.Arg())
-	return r.Context(), leave, err
+	return r, leave, err
 }
 
 // create calls Create. If the device has too little memory, it makes room and goes on.
@@ -208,7 +210,7 @@ func (o *Object) Context() *safe.Context {
 	if o == nil || o.core == nil {
 		return nil
 	}
-	return o.core.x
+	return o.core.held.Context() // not x: the program may write another one there
 }
 
 // Matches returns [safe.ErrContextMismatch] if the stream belongs to another context than the Object, [safe.ErrReset] if

@@ -62,9 +62,11 @@ const mostKept = 64 << 20
 func newWorkspaces(x *safe.Context, size, limit int) (*workspaces, error) {
 	w := &workspaces{size: size, limit: limit}
 	var err error
-	if w.x, w.leave, err = hold(x); err != nil {
+	var in *safe.Resource
+	if in, w.leave, err = hold(x); err != nil {
 		return nil, err
 	}
+	w.x = in.Context()
 	w.pool, err = safe.NewPool(w.x)
 	if errors.Is(err, safe.ErrNotSupported) {
 		return w, nil
@@ -175,12 +177,13 @@ func (w *workspaces) take(s *safe.Stream, raw driver.CUstream, capture uint64, s
 }
 
 // beside returns whether two workspaces belong to one stream, in one capture or in none. In a capture, a handle stands for
-// one stream, as none of them is destroyed before its end.
+// one stream, as none of them is destroyed before its end. Elsewhere a safe.Stream does, with its handle: the program may
+// write another stream into it.
 func (w *workspace) beside(other *workspace) bool {
-	if w.capture != other.capture {
+	if w.capture != other.capture || w.raw != other.raw {
 		return false
 	}
-	return w.capture != 0 && w.raw == other.raw || w.key == other.key && w.stream == other.stream
+	return w.capture != 0 || w.key == other.key && w.stream == other.stream
 }
 
 // find returns a workspace of size bytes for what a new one would be for, or nil.

@@ -142,3 +142,50 @@ func TestMakeRoom(t *testing.T) {
 	}
 	assert.Greater(t, free(), before-large)
 }
+
+// replace writes another object into one, until undo.
+func replace[T any](object, other *T) (undo func()) {
+	before := *object
+	*object = *other
+	return func() { *object = before }
+}
+
+// TestStreamReplaced: memory belongs to a stream, whatever the program writes into the object that stands for it.
+func TestStreamReplaced(t *testing.T) {
+	for name, direct := range map[string]bool{"Do": false, "Prepare": true} {
+		t.Run(name, func(t *testing.T) {
+			x := open(t)
+			s, other, o := stream(t, x), stream(t, x), newObject(t, x, counted(new(counts)))
+			streams, memory := map[uint64]driver.CUstream{}, map[driver.CUdeviceptr]driver.CUstream{}
+			add := func(p library.Place) error {
+				for _, before := range []driver.CUstream{streams[p.Space], memory[p.Memory]} {
+					if before != 0 {
+						assert.Equal(t, before, p.Stream)
+					}
+				}
+				streams[p.Space], memory[p.Memory] = p.Stream, p.Stream
+				return nil
+			}
+			c := library.Call{Object: o, Stream: s, Memory: 100, Do: add}
+			if direct {
+				c.Prepare = func(p library.Place) []safe.RawCall { _ = add(p); return nil }
+				c.Called = func(bool) error { return nil }
+			}
+			require.NoError(t, errors.Join(c.Submit(), c.Submit()))
+			undo := replace(s, other)
+			require.NoError(t, errors.Join(c.Submit(), c.Submit()))
+			undo()
+			require.NoError(t, errors.Join(c.Submit(), c.Submit()))
+			assert.Len(t, streams, 2)
+		})
+	}
+}
+
+// TestContextReplaced: an Object stays in its context, whatever the program writes into what Context has returned.
+func TestContextReplaced(t *testing.T) {
+	x := open(t)
+	s, o := stream(t, x), newObject(t, x, counted(new(counts)))
+	replace(o.Context(), &safe.Context{})
+	assert.True(t, x.Equal(o.Context()))
+	require.NoError(t, o.Enqueue(s, 100, nothing))
+}

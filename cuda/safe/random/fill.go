@@ -334,7 +334,7 @@ func (g *state) enqueue(c *call, at library.Place, p driver.CUdeviceptr) error {
 		return err
 	}
 	stream := weak.Make(c.Stream)
-	if g.used && g.last != stream {
+	if g.used && (g.last != stream || g.stream != at.Stream) { // the program may write another stream into that
 		if err := driver.CuStreamWaitEvent(at.Stream, g.event, 0); err != nil {
 			return err
 		}

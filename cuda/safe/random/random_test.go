@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,6 +138,36 @@ func TestOrder(t *testing.T) {
 	for i, b := range buffers {
 		same(t, all[500*i:][:500], download(t, b), "call %d", i)
 	}
+}
+
+// TestStreamReplaced: that is so, too, if the program has written another stream into the object of the call before.
+func TestStreamReplaced(t *testing.T) {
+	x := open(t)
+	s, other := stream(t, x), stream(t, x)
+	g := generator(t, x, random.XORWOW, random.Options{})
+	a, b := buffer[float32](t, x, 500), buffer[float32](t, x, 500)
+	h, err := safe.NewPinned[uint32](x, 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	word := &h.Data()[0]
+	require.NoError(t, safe.WaitValue(s, h.At(0), uint32(1), driver.CU_STREAM_WAIT_VALUE_GEQ))
+	require.NoError(t, random.Uniform(g, s, a))
+	undo := replace(s, other)
+	require.NoError(t, random.Uniform(g, s, b))
+	undo()
+	time.Sleep(20 * time.Millisecond)
+	done, err := other.Query()
+	require.NoError(t, err)
+	assert.False(t, done, "two calls use the state at once")
+	atomic.StoreUint32(word, 1)
+	require.NoError(t, errors.Join(s.Synchronize(), other.Synchronize()))
+}
+
+// replace writes another object into one, until undo.
+func replace[T any](object, other *T) (undo func()) {
+	before := *object
+	*object = *other
+	return func() { *object = before }
 }
 
 // TestSeek: after Seek, and with an offset, calls give what one long call has there.
