@@ -48,7 +48,7 @@ func NewPinnedWith[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error
 		return nil, wrap(op, err)
 	}
 	if o.ReadOnly {
-		return nil, refuse(op, ErrInvalidArgument, "ReadOnly is an option of RegisterPinned only")
+		return nil, refuse(op, ErrInvalidArgument, "ReadOnly is an option of RegisterPinnedWith only")
 	}
 	flags := uint32(driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP)
 	if o.WriteCombined {
@@ -100,7 +100,7 @@ func RegisterPinnedWith[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], 
 		return nil, wrap(op, err)
 	}
 	if o.WriteCombined {
-		return nil, refuse(op, ErrInvalidArgument, "WriteCombined is an option of NewPinned only")
+		return nil, refuse(op, ErrInvalidArgument, "WriteCombined is an option of NewPinnedWith only")
 	}
 	flags := uint32(driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP)
 	if o.ReadOnly {

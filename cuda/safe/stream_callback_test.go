@@ -27,6 +27,7 @@ type hook struct {
 }
 
 func newHook(t *testing.T) *hook {
+	settle(t) // or it gets what earlier tests report
 	h := &hook{}
 	safe.OnError(func(err error) {
 		h.mu.Lock()

@@ -90,7 +90,12 @@ func openBrowser(t *testing.T, url string) *browser {
 	if name == "" {
 		t.Skip("needs a browser: install Chromium (apt-get install chromium) or Chrome")
 	}
-	command := exec.Command(name, "--headless", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir(), "--disable-gpu", "--disable-dev-shm-usage")
+	profile, err := os.MkdirTemp("", "gpt")
+	require.NoError(t, err)
+	t.Cleanup(func() { // the browser's other processes may outlive it for a moment, and write there
+		eventually(t, func() bool { return os.RemoveAll(profile) == nil }, "the browser's files are removed")
+	})
+	command := exec.Command(name, "--headless", "--remote-debugging-pipe", "--user-data-dir="+profile, "--disable-gpu", "--disable-dev-shm-usage")
 	if os.Geteuid() == 0 { // the browser's sandbox refuses root
 		command.Args = append(command.Args, "--no-sandbox")
 	}

@@ -12,6 +12,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -195,6 +196,8 @@ func (s *service) fail(w http.ResponseWriter, err error) {
 		}
 	case errors.As(err, new(*http.MaxBytesError)), errors.Is(err, errTooLarge):
 		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+	case errors.Is(err, os.ErrDeadlineExceeded): // of the connection
+		http.Error(w, "the picture came too slowly", http.StatusRequestTimeout)
 	case errors.Is(err, image.ErrFormat):
 		http.Error(w, "neither a PNG nor a JPEG", http.StatusUnsupportedMediaType)
 	default:

@@ -17,9 +17,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -207,6 +209,13 @@ func TestSlowClients(t *testing.T) {
 	}
 	status, _, text := post(t, url, body)
 	assert.Equal(t, http.StatusOK, status, text)
+}
+
+// TestTooSlow: a client that has not sent its picture in time is told so.
+func TestTooSlow(t *testing.T) {
+	w := httptest.NewRecorder()
+	newService(t, 1, time.Minute).blur(w, httptest.NewRequest(http.MethodPost, "/blur", iotest.ErrReader(os.ErrDeadlineExceeded)))
+	assert.Equal(t, http.StatusRequestTimeout, w.Code)
 }
 
 // slowReader is a client that does not read its answer.

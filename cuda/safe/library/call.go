@@ -121,7 +121,9 @@ func (c *Call) Submit() error {
 // end is the end of Submit, after which the call keeps nothing alive.
 func (c *Call) end() {
 	c.busy, c.core, c.stream = false, nil, nil
-	clear(c.uses[:cap(c.uses)])
+	if c.of == c { // or Do has written another Call here, whose list this is
+		clear(c.uses[:cap(c.uses)])
+	}
 }
 
 // submit tries until the call has the memory of the capture that the stream is in.

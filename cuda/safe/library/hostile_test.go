@@ -260,6 +260,28 @@ func TestCopiedCalls(t *testing.T) {
 	assert.Equal(t, safe.Arg{}, first.Uses[:2][1], "nothing writes there")
 }
 
+// TestCallInCall: a Call into which its function writes another one that is being submitted leaves that one's uses alone.
+func TestCallInCall(t *testing.T) {
+	x := open(t)
+	o, b := newObject(t, x, counted(new(counts))), words(t, x)
+	var saved library.Call
+	first := library.Call{Object: o, Stream: stream(t, x), Uses: []safe.Arg{b.Arg()}, NoHandle: true}
+	first.Do = func(library.Place) error { saved = first; return nil }
+	require.NoError(t, first.Submit())
+
+	second := library.Call{Object: o, Stream: stream(t, x), NoHandle: true}
+	second.Do = func(library.Place) error { second = saved; return nil }
+	first.Prepare = func(library.Place) []safe.RawCall {
+		var other sync.WaitGroup
+		other.Go(func() { assert.NoError(t, second.Submit()) })
+		other.Wait()
+		return nil
+	}
+	first.Called = func(bool) error { return nil }
+	first.Do = nothing
+	assert.NoError(t, first.Submit())
+}
+
 // TestInCapture: what may wait for the context is refused, and Close waits for the end of the capture.
 func TestInCapture(t *testing.T) {
 	x := open(t)
