@@ -160,6 +160,11 @@ func (c *contextCore) adopt(op string) (*Context, error) {
 	return x, nil
 }
 
+// view returns a Context that is not the one that the program has opened, which the garbage collector must be able to
+// find dropped: it is usable as long as that is open, or any object made in it. Each is a new one, as the program may
+// write another into it.
+func (c *contextCore) view() *Context { return &Context{core: c, view: true} }
+
 // same returns whether two cores share a CUDA context: after a reset by other code, another context may
 // have the same handle.
 func (c *contextCore) same(o *contextCore) bool { return c.shared == o.shared }

@@ -110,11 +110,6 @@ func (s *contextState) forgetPeer(other *contextState, enabled bool) (forgotten 
 	return true
 }
 
-// view returns a Context that is not the one that the program has opened, which the garbage collector must be able to
-// find dropped: it is usable as long as that is open, or any object made in it. Each is a new one, as the program may
-// write another into it.
-func (c *contextCore) view() *Context { return &Context{core: c, view: true} }
-
 // Context returns the context of the stream, or nil if s is nil. It is usable as long as the stream is open, even if
 // the [Context] that the stream was made in has been closed. Its own Close does nothing. Compare contexts by
 // [Context.Equal].
