@@ -244,14 +244,14 @@ type UpdateError struct {
 
 func (e *UpdateError) Error() string {
 	text := e.Result.String()
-	if why := updateReasons[e.Result]; why != "" {
-		text += ": " + why
-	}
 	if e.Node.raw != 0 {
-		text += fmt.Sprintf(", at %v", e.Node)
+		text += fmt.Sprintf(" at %v", e.Node)
 	}
 	if e.From.raw != 0 {
 		text += fmt.Sprintf(", an edge from %v", e.From)
+	}
+	if why := updateReasons[e.Result]; why != "" {
+		text += ": " + why
 	}
 	return text
 }
