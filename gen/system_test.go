@@ -72,9 +72,11 @@ func TestSystemLibraries(t *testing.T) {
 	for _, tt := range []struct {
 		name, header, program, output string
 		leftOut                       string
+		comment                       string // in the package
 	}{
-		{"zlib", "zlib.h", zlibProgram, "0 <nil>\n0 <nil>\ntrue true\n", "gen: left out: gzprintf, gzvprintf: it takes a variable number of arguments\n"},
-		{"sqlite3", "sqlite3.h", sqlite3Program, "0 <nil>\n0 <nil>\n0 <nil>\n7\n", "gen: left out: sqlite3_version: it is an array without a length\n"},
+		{"zlib", "zlib.h", zlibProgram, "0 <nil>\n0 <nil>\ntrue true\n", "gen: left out: gzprintf, gzvprintf: it takes a variable number of arguments\n", "int compress(Bytef *dest, uLongf *destLen, const Bytef *source, uLong sourceLen)"},
+		{"sqlite3", "sqlite3.h", sqlite3Program, "0 <nil>\n0 <nil>\n0 <nil>\n7\n", "gen: left out: sqlite3_version: it is an array without a length\n",
+			"int sqlite3_bind_text(sqlite3_stmt *, int, const char *, int, void (*)(void *))\n//\n// The callback is the address of a C function, or 0. The library runs it on the calling thread,"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := command.CC().Err; err != nil {
@@ -88,6 +90,7 @@ func TestSystemLibraries(t *testing.T) {
 			require.NoError(t, run([]string{"-row", "testdata/system/" + tt.name + ".json", "-headers", include, "-out", filepath.Join(dir, tt.name), "-package", tt.name}, &notice))
 			assert.Contains(t, notice.String(), tt.leftOut)
 			assert.Regexp(t, `gen: all \d+ sizes, alignments and places`, notice.String())
+			assert.Contains(t, string(contents(t, filepath.Join(dir, tt.name))["z"+tt.name+".go"]), tt.comment)
 			assert.Equal(t, tt.output, runs(t, dir))
 		})
 	}

@@ -250,7 +250,21 @@ func (e *UpdateError) Error() string {
 	if e.From.raw != 0 {
 		text += fmt.Sprintf(", an edge from %v", e.From)
 	}
+	if why := updateReasons[e.Result]; why != "" {
+		text += ": " + why
+	}
 	return text
+}
+
+// updateReasons say in words what a result says.
+var updateReasons = map[driver.CUgraphExecUpdateResult]string{
+	driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:            "the graphs differ in the number of nodes or in their edges, so instantiate the new graph",
+	driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:           "the nodes are of different types, so instantiate the new graph",
+	driver.CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:            "the kernel is another, so instantiate the new graph",
+	driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:          "a parameter differs that cannot change in an executable, so instantiate the new graph",
+	driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:               "nodes of this type cannot be updated, so instantiate the new graph",
+	driver.CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: "the kernel is one that cannot replace the other, so instantiate the new graph",
+	driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:          "a launch attribute differs that cannot change in an executable, so instantiate the new graph",
 }
 
 // Unwrap returns driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE.

@@ -180,7 +180,7 @@ func TestExecUpdate(t *testing.T) {
 	require.ErrorAs(t, err, &u)
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
 	assert.Equal(t, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, u.Result)
-	assert.ErrorContains(t, err, "GraphExec.Update")
+	assert.ErrorContains(t, err, "cuda: GraphExec.Update: CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED: the graphs differ in the number of nodes or in their edges, so instantiate the new graph")
 	require.NoError(t, e.Launch(s), "it is as before")
 	require.NoError(t, s.Synchronize())
 	_ = one

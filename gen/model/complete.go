@@ -59,6 +59,9 @@ func Complete(a *API, opts Options) error {
 			if p.Type.Is(Callback) && len(f.Callbacks) == 0 {
 				f.Callbacks = append(f.Callbacks, p.Type.Decl)
 			}
+			if p.Function != "" && len(f.Callbacks) == 0 {
+				f.Callbacks = append(f.Callbacks, &Decl{Kind: Callback, Thread: cmp.Or(a.Row.Callback, "a thread that the library does not name")})
+			}
 		}
 	}
 	for _, al := range a.Aliases {

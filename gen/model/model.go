@@ -96,9 +96,10 @@ type Inline struct {
 
 // Param is a parameter of a function or of a callback type.
 type Param struct {
-	C    string // "" where the header leaves it out
-	Go   string
-	Type *Type
+	C        string // "" where the header leaves it out
+	Go       string
+	Type     *Type
+	Function string // a pointer to a function without a name: what the prototype says, such as "void (*)(void *)"
 }
 
 // Var is a variable that the library exports.

@@ -106,11 +106,14 @@ func params(ps []*Param, named bool) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		name := ""
-		if named {
-			name = p.C
+		switch {
+		case named && p.Function != "":
+			b.WriteString(p.Function)
+		case named:
+			b.WriteString(p.Type.CDecl(p.C))
+		default:
+			b.WriteString(p.Type.CDecl(""))
 		}
-		b.WriteString(p.Type.CDecl(name))
 	}
 	return b.String()
 }

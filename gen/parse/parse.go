@@ -381,7 +381,7 @@ func (u *unit) signature(ft *cc.FunctionType, dd *cc.Declarator) ([]*model.Param
 			qualify(t, p.AbstractDeclarator.Pointer)
 		}
 		t.Const = false // of the parameter itself: says nothing to the caller
-		params = append(params, &model.Param{C: p.Name(), Type: t})
+		params = append(params, &model.Param{C: p.Name(), Type: t, Function: u.spellFunction(p)})
 	}
 	return params, result, nil
 }
@@ -398,6 +398,32 @@ func (u *unit) parameter(p *cc.Parameter, function string) (*model.Type, error) 
 		return u.value(p.Type())
 	}
 	return u.inlineCallback(function+"_"+p.Name(), fn, p.Declarator), nil
+}
+
+// spellFunction spells a parameter that is a pointer to a function, where the header gives neither of them a name; "" for others.
+func (u *unit) spellFunction(p *cc.Parameter) string {
+	ptr, _ := p.Type().(*cc.PointerType)
+	if ptr == nil || ptr.Typedef() != nil || p.Declarator != nil || p.AbstractDeclarator == nil {
+		return ""
+	}
+	fn, ok := ptr.Elem().(*cc.FunctionType)
+	if !ok || fn.Typedef() != nil {
+		return ""
+	}
+	result, err := u.result(fn.Result())
+	if err != nil {
+		return ""
+	}
+	text, before := "", cc.Token{}
+	for _, t := range cc.NodeTokens(p.AbstractDeclarator.DirectAbstractDeclarator) {
+		word := before.Ch == rune(cc.IDENTIFIER) || len(before.SrcStr()) > 1
+		if t.SrcStr() != "," && (before.SrcStr() == "," || word && t.SrcStr() == "*" || text != "" && len(t.Sep()) > 0) {
+			text += " "
+		}
+		text += t.SrcStr()
+		before = t
+	}
+	return result.CDecl(text)
 }
 
 // inlineCallback is the type of a pointer to a function that dd spells in place, a number if

@@ -296,6 +296,14 @@ func TestInlineCallback(t *testing.T) {
 	assert.Equal(t, "int (*x)(int (*)(void *, const char *), void *)", a.Funcs[0].PointerTo("x"))
 }
 
+// The prototype spells a pointer to a function that has no name, too.
+func TestUnnamedCallback(t *testing.T) {
+	a := parsed(t, "int cuCall(void *data, int(*)(void*,const char\n\t\t*), char *(*)(void));\nint cuTake(int, const void *);")
+	require.Len(t, a.Funcs, 2)
+	assert.Equal(t, "int cuCall(void *data, int (*)(void *, const char *), char *(*)(void))", a.Funcs[0].Prototype())
+	assert.Equal(t, "int cuTake(int, const void *)", a.Funcs[1].Prototype())
+}
+
 // Functions that a header defines are kept with the library's functions that they call.
 func TestInlines(t *testing.T) {
 	a := parsed(t, "int cuTake(int x);\nint cuGive(int x);\nstatic inline int cuBoth(int x) { return cuGive(x) + cuTake(x) + cuTake(2); }\nstatic int cuNone(void) { return 0; }")

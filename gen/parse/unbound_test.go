@@ -96,7 +96,7 @@ func TestConstructs(t *testing.T) {
 		{"half precision by value", "typedef _Float16 CUh; typedef struct { CUh a; } CUx; int cuTake(_Float16 x); int cuGive(CUh x); int cuHave(CUx x);", "scalar CUh 2 uint16, struct CUx 2"},
 		{"number that Go lacks, by pointer", "int cuTake(long double *x, __int128 *y);", "int cuTake(void *x, void *y)"},
 		{"C23", "[[nodiscard]] int cuTake(int x);\n[[deprecated(\"old\")]] int cuGive(void);\nconstexpr int CU_FIVE = 5;", "int cuTake(int x), int cuGive(void)"},
-		{"pointers to functions", "void (*cuGet(int x))(int); int cuCall(void (*)(int), int (*table[2])(void), void (**at)(void));", "void *cuGet(int x), int cuCall(void *, void **table, void **at)"},
+		{"pointers to functions", "void (*cuGet(int x))(int); int cuCall(void (*)(int), int (*table[2])(void), void (**at)(void));", "void *cuGet(int x), int cuCall(void (*)(int), void **table, void **at)"},
 		{"pointers to functions as members", "struct CUx { void (*one)(int); void (*many[2])(int); };", "struct struct CUx 24, callback CUx_one 8"},
 		{"Windows", "__declspec(dllimport) int cuTake(int x);", "int cuTake(int x)"},
 		{"two names of an enum without a tag", "typedef enum { CU_A } CUx, *CUp, CUy; int cuTake(CUx x, CUy y, CUp p);", "enum CUx 4 uint32, second CUp, int cuTake(CUx x, CUy y, CUp p)"},

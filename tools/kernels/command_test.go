@@ -108,7 +108,7 @@ func TestRefuses(t *testing.T) {
 		{"a name given twice", map[string]string{"x.cu": add}, "-rename add=A -rename add=B x.cu", "add is there twice"},
 		{"one of two sources", map[string]string{"x.cu": add, "y.cu": "struct V { __device__ virtual void f() {} };\n__global__ void f(V v) {}"}, "x.cu y.cu", "kernels: y.cu:2: kernel f, parameter v"},
 		{"two sources of one name", map[string]string{"x.cu": add, "d/x.cu": add}, "-o . x.cu d/x.cu", "kernels: d/x.cu: the type of x.cu would be called X in Go, as the type of x.cu is: rename it by -rename 'x.cu=NAME'\n"},
-		{"check without files", map[string]string{"x.cu": add}, "-check x.cu", "kernels: x_cu.go: not as generated from the source: run go generate"},
+		{"check without files", map[string]string{"x.cu": add}, "-check x.cu", "kernels: x_cu.go: not as generated from the source: run go generate, or give -check the flags of the go:generate line"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := folder{t, filepath.Join(t.TempDir(), "p")}
@@ -219,7 +219,7 @@ func TestWritesWhatChanged(t *testing.T) {
 	f.write("x.cu", strings.Replace("#include \"x.h\"\n"+add, "float *sum", "double *sum", 1))
 	out, err = f.run("-doubles", "-check", "x.cu")
 	assert.Error(t, err)
-	assert.Equal(t, "kernels: x_cu.go, x_cu_test.go: not as generated from the source: run go generate\n", out)
+	assert.Equal(t, "kernels: x_cu.go, x_cu_test.go: not as generated from the source: run go generate, or give -check the flags of the go:generate line\n", out)
 }
 
 // TestCommandLine tests what flags do to the Go file.

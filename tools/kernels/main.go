@@ -279,7 +279,7 @@ func check(files map[string][]byte) error {
 		return nil
 	}
 	slices.Sort(stale)
-	return fmt.Errorf("%s: not as generated from the source: run go generate", strings.Join(stale, ", "))
+	return fmt.Errorf("%s: not as generated from the source: run go generate, or give -check the flags of the go:generate line", strings.Join(stale, ", "))
 }
 
 // write writes the files that have changed. It replaces none that this command has not written.

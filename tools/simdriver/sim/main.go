@@ -5,6 +5,7 @@ package sim
 import (
 	"cmp"
 	"errors"
+	goflag "flag"
 	"fmt"
 	"os"
 
@@ -46,6 +47,7 @@ func EmptyKernels() Kernels {
 // If the environment variable CUDABIND_REQUIRE_GPU is set, Main runs the tests on the machine's GPU, with its NVRTC.
 // Tests that control the simulated driver must skip themselves then.
 func Main(m interface{ Run() int }, kernels ...Kernels) int {
+	defer noteVariables()
 	if os.Getenv("CUDABIND_REQUIRE_GPU") != "" {
 		return m.Run()
 	}
@@ -55,6 +57,27 @@ func Main(m interface{ Run() int }, kernels ...Kernels) int {
 		return 1
 	}
 	return code
+}
+
+// variables are those that results of tests depend on, and that are read where package testing does not notice: before the
+// tests run, or in C.
+var variables = []string{"CUDABIND_REQUIRE_GPU", "CUDABIND_SIM_DRIVER", "CUDABIND_SIM_DEVICES", "CUDABIND_SIM_MEMORY_MIB", "SIMDRIVER_WIDEN"}
+
+// noteVariables adds them to the file in which package testing tells go test what the tests have read. Else go test would
+// show results that it has kept from before a variable changed.
+func noteVariables() {
+	log := goflag.Lookup("test.testlogfile")
+	if log == nil || log.Value.String() == "" {
+		return
+	}
+	f, err := os.OpenFile(log.Value.String(), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for _, name := range variables {
+		fmt.Fprintln(f, "getenv", name)
+	}
 }
 
 func simulated(m interface{ Run() int }, kernels []Kernels) (int, error) {

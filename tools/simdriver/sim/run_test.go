@@ -175,8 +175,8 @@ func TestPlainCopies(t *testing.T) {
 	require.NoError(t, driver.CuMemFreeHost(host))
 }
 
-// TestVendored: go mod vendor takes the C sources along.
-func TestVendored(t *testing.T) {
+// userModule makes a module with a test that sim.Main runs, and returns a function that runs go there.
+func userModule(t *testing.T) func(env string, args ...string) string {
 	dir := t.TempDir()
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
@@ -185,14 +185,35 @@ func TestVendored(t *testing.T) {
 	for name, text := range map[string]string{
 		"go.sum":       string(sum),
 		"go.mod":       "module user\n\ngo 1.25\n\nrequire github.com/cudabind/cudabind v0.0.0\n\nreplace github.com/cudabind/cudabind => " + root + "\n",
-		"user_test.go": "package user\n\nimport (\n\t\"os\"\n\t\"testing\"\n\n\t\"github.com/cudabind/cudabind/tools/simdriver/sim\"\n)\n\nfunc TestMain(m *testing.M) { os.Exit(sim.Main(m)) }\n",
+		"user_test.go": "package user\n\nimport (\n\t\"os\"\n\t\"testing\"\n\n\t\"github.com/cudabind/cudabind/tools/simdriver/sim\"\n)\n\nfunc TestMain(m *testing.M) { os.Exit(sim.Main(m)) }\n\nfunc Test(t *testing.T) {}\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 	}
-	for _, args := range [][]string{{"mod", "tidy"}, {"mod", "vendor"}, {"test", "-mod=vendor", "."}} {
+	return func(env string, args ...string) string {
 		cmd := exec.Command("go", args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw", "CUDABIND_REQUIRE_GPU=", asMain+"=")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw", "CUDABIND_REQUIRE_GPU=", "CUDABIND_SIM_DRIVER=", asMain+"=", env)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "go %v:\n%s", args, out)
+		return string(out)
 	}
+}
+
+// TestVendored: go mod vendor takes the C sources along.
+func TestVendored(t *testing.T) {
+	run := userModule(t)
+	for _, args := range [][]string{{"mod", "tidy"}, {"mod", "vendor"}, {"test", "-mod=vendor", "."}} {
+		run("", args...)
+	}
+}
+
+// TestCached: go test keeps results, but not where a variable has changed that Main or the driver reads.
+func TestCached(t *testing.T) {
+	run := userModule(t)
+	run("", "mod", "tidy")
+	run("", "test", ".")
+	assert.Contains(t, run("", "test", "."), "(cached)")
+	assert.NotContains(t, run("CUDABIND_SIM_DRIVER=12.4", "test", "."), "(cached)")
+	assert.NotContains(t, run("CUDABIND_SIM_DEVICES=1", "test", "."), "(cached)")
+	assert.NotContains(t, run("CUDABIND_REQUIRE_GPU=1", "test", "."), "(cached)")
+	assert.Contains(t, run("", "test", "."), "(cached)")
 }
