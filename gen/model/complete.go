@@ -218,10 +218,7 @@ func nameTypes(a *API) {
 			e.Go = GoName(e.C)
 			used.name(e.Type)
 		}
-		used.params(d.Params)
-		if d.Result != nil {
-			used.name(d.Result)
-		}
+		used.params(d.Params, d.Result)
 		if d.Underlying != nil {
 			used.name(d.Underlying)
 		}
@@ -237,8 +234,7 @@ func nameTypes(a *API) {
 		used.name(v.Type)
 	}
 	for _, f := range a.Funcs {
-		used.params(f.Params)
-		used.name(f.Result)
+		used.params(f.Params, f.Result)
 	}
 }
 
@@ -273,20 +269,28 @@ func GoTypeName(c string) string { return GoName(BareName(c)) }
 // frozen at an older type in Go.
 type typeNames map[string]bool
 
-func (u typeNames) params(ps []*Param) {
+func (u typeNames) params(ps []*Param, result *Type) {
+	hidden := map[string]bool{} // what a parameter of that name would hide
+	types := []*Type{result}
+	for _, p := range ps {
+		types = append(types, p.Type)
+	}
+	for _, t := range types {
+		if t == nil {
+			continue
+		}
+		u.name(t)
+		if t.Enum != nil {
+			hidden[t.Enum.Go] = true
+		}
+		if in := t.Innermost(); in != nil && in.Decl != nil {
+			hidden[in.Go] = true
+			hidden[importName(in.Decl.Package)] = true
+		}
+	}
 	for i, p := range ps {
 		p.Go = paramName(p.C, i)
-		for slices.ContainsFunc(ps[:i], func(other *Param) bool { return other.Go == p.Go }) {
-			p.Go += "_"
-		}
-		u.name(p.Type)
-	}
-	for _, p := range ps { // one that is called like a type would hide it
-		hides := func(q *Param) bool {
-			t := q.Type.Innermost()
-			return t != nil && t.Go == p.Go
-		}
-		for slices.ContainsFunc(ps, hides) {
+		for hidden[p.Go] || slices.ContainsFunc(ps[:i], func(other *Param) bool { return other.Go == p.Go }) {
 			p.Go += "_"
 		}
 	}
@@ -321,6 +325,11 @@ func nameFuncs(a *API) error {
 	}
 	for _, f := range a.Funcs {
 		f.Go = GoName(f.Symbol)
+		for _, p := range f.Params {
+			if p.Go == "sym"+f.Go { // its number in the package
+				p.Go += "_"
+			}
+		}
 		base, _, thread := Base(f.Symbol)
 		suffix := ""
 		if thread != "" {

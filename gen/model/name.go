@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ func GoName(c string) string {
 
 // inBody are the names that the body of an emitted function uses, beside Go's
 // own types.
-var inBody = []string{"args", "call", "err", "goString", "nil", "ret", "status", "unsafe"}
+var inBody = []string{"args", "call", "callStatus", "err", "goString", "nil", "ret", "status", "unsafe"}
 
 // ownNames are the names that every emitted package declares on its own account.
 var ownNames = []string{"Find", "Functions", "Library", "LibraryError", "Missing", "Open", "Status", "SymbolError"}
@@ -35,10 +36,25 @@ func paramName(c string, i int) string {
 	switch {
 	case c == "", c == "_":
 		return "p" + strconv.Itoa(i)
-	case isType, token.IsKeyword(c), slices.Contains(inBody, c):
+	case isType, token.IsKeyword(c), slices.Contains(inBody, c), padding.MatchString(c):
 		return c + "_"
 	}
 	return c
+}
+
+// padding are the names of what lies between arguments.
+var padding = regexp.MustCompile(`^_\d+$`)
+
+// importName is the name by which an emitted file calls the package at a path.
+func importName(path string) string {
+	name := strings.ToLower(path[strings.LastIndexByte(path, '/')+1:])
+	name = strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return -1
+	}, name)
+	return strings.TrimLeft(name, "0123456789")
 }
 
 // basics maps C's numbers to Go's. Plain char is a byte: CUDA uses it for text
