@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -44,6 +45,40 @@ func TestOddParameters(t *testing.T) {
 	} {
 		text, _, err := generateOdd(t, "typedef enum { ODD_OK } oddStatus;\n"+header)
 		require.NoError(t, err)
-		assert.Contains(t, text, want)
+		assert.True(t, strings.Contains(text, want), want)
 	}
+}
+
+// TestOddHeaders: what C takes and few headers have.
+func TestOddHeaders(t *testing.T) {
+	for _, tt := range []struct {
+		name, header string
+		want         []string
+	}{
+		{"enum of 64 bits without a sign", "enum oddWide { ODD_ALL = 0xffffffffffffffff };\nint oddTake(enum oddWide w);",
+			[]string{`return "OddWide(" + strconv.FormatUint(uint64(v), 10) + ")"`}},
+		{"char with a sign", "static const char oddEnd = -1;\ntypedef char oddChar;\n#define ODD_MARK ((oddChar)-2)\nint oddTake(oddChar c);",
+			[]string{"const OddEnd byte = 255", "const ODD_MARK OddChar = 254"}},
+		{"dollars", "struct odd$Box { int $n; struct { int m; } in$; };\nint odd$Take(struct odd$Box *b$, int $2);\n#define ODD_$ 5",
+			[]string{"type Odd_Box struct", "X_n ", "type Odd_Box_in_ struct", "func Odd_Take(b_ *Odd_Box, _2_ int32) (int32, error)", `"odd$Take"`, "ODD__ = 5"}},
+		{"a name of void", "typedef void oddVoid;\noddVoid oddTake(oddVoid);\noddVoid *oddGive(void);",
+			[]string{"func OddTake() error", "func OddGive() (unsafe.Pointer, error)"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text, notice, err := generateOdd(t, tt.header)
+			require.NoError(t, err)
+			assert.NotContains(t, notice, "left out")
+			for _, want := range tt.want {
+				assert.True(t, strings.Contains(text, want), want)
+			}
+		})
+	}
+}
+
+// TestOddEncoding: comments of a header may be in any encoding.
+func TestOddEncoding(t *testing.T) {
+	text, _, err := generateOdd(t, "/* \xa9 1999 \x00 */\n/** Takes caf\xe9. \xef\xbb\xbf */\nint oddTake(int n);\n", "-docs", "header")
+	require.NoError(t, err)
+	assert.True(t, strings.Contains(text, "/* \ufffd 1999  */\n"))
+	assert.True(t, strings.Contains(text, "// OddTake: takes caf\ufffd."))
 }

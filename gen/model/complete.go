@@ -256,7 +256,7 @@ func nameNested(a *API) {
 				t = t.Elem
 			}
 			if t.Kind == Named && t.Decl.Nested {
-				t.Decl.Go = d.Go + "_" + f.C + anonName(f, i)
+				t.Decl.Go = d.Go + "_" + identifier(f.C) + anonName(f, i)
 			}
 		}
 	}

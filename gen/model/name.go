@@ -15,12 +15,16 @@ import (
 // GoName is the Go name of a C name: the same with its first letter in upper
 // case. A name that cannot be exported that way is prefixed with X.
 func GoName(c string) string {
+	c = identifier(c)
 	r, size := utf8.DecodeRuneInString(c)
 	if !unicode.IsLetter(r) {
 		return "X" + c
 	}
 	return string(unicode.ToUpper(r)) + c[size:]
 }
+
+// identifier is a C name with _ for the $ that compilers of C take.
+func identifier(c string) string { return strings.ReplaceAll(c, "$", "_") }
 
 // inBody are the names that the body of an emitted function uses, beside Go's
 // own types.
@@ -32,6 +36,7 @@ var ownNames = []string{"Find", "Functions", "Library", "LibraryError", "Missing
 // paramName is the Go name of a parameter. Names that mean something else in
 // the function's body get an underscore.
 func paramName(c string, i int) string {
+	c = identifier(c)
 	_, isType := types.Universe.Lookup(c).(*types.TypeName)
 	switch {
 	case c == "", c == "_":
