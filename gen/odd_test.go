@@ -82,3 +82,24 @@ func TestOddEncoding(t *testing.T) {
 	assert.True(t, strings.Contains(text, "/* \ufffd 1999  */\n"))
 	assert.True(t, strings.Contains(text, "// OddTake: takes caf\ufffd."))
 }
+
+// TestOddSizes: what a call cannot pass is left out.
+func TestOddSizes(t *testing.T) {
+	text, notice, err := generateOdd(t, "typedef struct { char name[256]; } oddBig;\ntypedef struct { oddBig all[8]; } oddBigger;\noddBig oddGive(void);\nint oddTake(oddBigger b);\nint oddPass(oddBig b);\n")
+	require.NoError(t, err)
+	assert.Contains(t, notice, "gen: left out: oddGive, oddTake: its arguments, or its result, take more bytes than a call without cgo can have\n")
+	assert.True(t, strings.Contains(text, "func OddPass(b OddBig) (int32, error)"))
+}
+
+// TestOddMethods: names of generated methods and functions clash with those of C, too, and a quirk is the way out.
+func TestOddMethods(t *testing.T) {
+	const header = "struct oddBox { int setBits; unsigned bits : 3; };\ntypedef struct { int n; } __attribute__((aligned(64))) Wide;\ntypedef struct { int n; } NewWide;\nint oddTake(struct oddBox *b, Wide *w, NewWide *n);\n"
+	_, _, err := generateOdd(t, header)
+	require.ErrorContains(t, err, "oddBox.setBits and what sets oddBox.bits both become SetBits in Go: add a rename quirk for one of them")
+	require.ErrorContains(t, err, `{"api":"odd","quirk":"rename","name":"oddBox.bits","as":"Bits_"`)
+	require.ErrorContains(t, err, "NewWide and what makes a Wide both become NewWide in Go")
+	_, rows, _ := strings.Cut(err.Error(), "-quirks:\n")
+	text, _, err := generateOdd(t, header, "-quirks", filepath.Join(folder(t, map[string]string{"q.json": rows}), "q.json"))
+	require.NoError(t, err)
+	assert.True(t, strings.Contains(text, "func (u *OddBox) SetBits_(v uint32)"))
+}

@@ -366,6 +366,19 @@ func unique(a *API) error {
 	for _, d := range a.Decls {
 		members := names{}
 		d.eachMember(func(f *Field) { add(members, f.Go, BareName(d.C)+"."+f.C) })
+		d.eachMember(func(f *Field) {
+			if other, taken := members["Set"+f.Go]; taken && d.Apart(f) {
+				c := BareName(d.C) + "." + f.C
+				errs = append(errs, fmt.Errorf("%s and what sets %s both become Set%s in Go: add a rename quirk for one of them", other, c, f.Go))
+				rows = append(rows, row{API: a.Row.API, Quirk: "rename", Name: c, As: f.Go + "_", Reason: "another has the name Set" + f.Go})
+			}
+		})
+		if d.Align > Slot && (d.Kind == Struct || d.Kind == Union) {
+			if other, taken := n["New"+d.Go]; taken {
+				errs = append(errs, fmt.Errorf("%s and what makes a %s both become New%s in Go: add a rename quirk for one of them", other, d.C, d.Go))
+				rows = append(rows, row{API: a.Row.API, Quirk: "rename", Name: d.C, As: d.Go + "_", Reason: "another has the name New" + d.Go})
+			}
+		}
 	}
 	if len(errs) == 0 {
 		return nil
