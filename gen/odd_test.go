@@ -103,3 +103,19 @@ func TestOddMethods(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, strings.Contains(text, "func (u *OddBox) SetBits_(v uint32)"))
 }
+
+// TestOddNames: a header may give something else the name of a number of another library.
+func TestOddNames(t *testing.T) {
+	text, _, err := generateOdd(t, "typedef unsigned long long GLenum;\ntypedef struct { int q[3]; } GLuint;\ntypedef float EGLint;\nstruct oddBox { int n; GLenum e; };\nint oddTake(struct oddBox b, GLuint u);\nint oddPass(EGLint i);\n")
+	require.NoError(t, err)
+	for _, want := range []string{"type GLenum uint64", "type GLuint struct", "type EGLint float32", "func OddTake(b OddBox, u GLuint)", "func OddPass(i EGLint)"} {
+		assert.True(t, strings.Contains(text, want), want)
+	}
+}
+
+// TestOddMember: what is a member without a name to some compilers, and none to others, is left out.
+func TestOddMember(t *testing.T) {
+	_, notice, err := generateOdd(t, "struct oddBox { int a; union oddPart { int h; long long l; }; int b; };\nint oddTake(struct oddBox *b);\n")
+	require.NoError(t, err)
+	assert.Contains(t, notice, "gen: left out: struct oddBox: it has a member without a name: union oddPart")
+}

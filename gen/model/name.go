@@ -86,6 +86,16 @@ func BasicName(c string) (string, bool) {
 	return g, ok
 }
 
+// BasicSize is the size of a number type of Go.
+func BasicSize(g string) int64 {
+	switch g {
+	case "bool", "byte":
+		return 1
+	}
+	bits, _ := strconv.ParseInt(strings.TrimLeft(g, "abcdefghijklmnopqrstuvwxyz"), 10, 64)
+	return bits / 8
+}
+
 // Base splits a symbol such as cuMemcpyHtoD_v2_ptds into cuMemcpyHtoD, 2 and
 // ptds. A symbol without a number is version 1. cublasSgemm_v2_64 is version 2 of
 // cublasSgemm_64.
