@@ -114,6 +114,8 @@ __attribute__((deprecated)) int cuTake(const char *const *x, CUx (*y)[4], void (
 	}
 	assert.Error(t, errorOf("int cuTake(const char *"))
 	assert.Error(t, errorOf("n(o 1 *"))
+	assert.ErrorContains(t, errorOf("int *\n#include <nowhere.h>\n"), "include file not found")
+	assert.Error(t, errorOf("int *\n#include\n"))
 }
 
 func errorOf(declarations string) error {
