@@ -93,11 +93,12 @@ func TestOddSizes(t *testing.T) {
 
 // TestOddMethods: names of generated methods and functions clash with those of C, too, and a quirk is the way out.
 func TestOddMethods(t *testing.T) {
-	const header = "struct oddBox { int setBits; unsigned bits : 3; };\ntypedef struct { int n; } __attribute__((aligned(64))) Wide;\ntypedef struct { int n; } NewWide;\nint oddTake(struct oddBox *b, Wide *w, NewWide *n);\n"
+	const header = "struct oddBox { int setBits; unsigned bits : 3; };\ntypedef struct { int n; } __attribute__((aligned(64))) Wide;\ntypedef struct { int n; } NewWide;\nenum { A, B, C };\nint oddTake(struct oddBox *b, Wide *w, NewWide *n);\n"
 	_, _, err := generateOdd(t, header)
 	require.ErrorContains(t, err, "oddBox.setBits and what sets oddBox.bits both become SetBits in Go: add a rename quirk for one of them")
 	require.ErrorContains(t, err, `{"api":"odd","quirk":"rename","name":"oddBox.bits","as":"Bits_"`)
 	require.ErrorContains(t, err, "NewWide and what makes a Wide both become NewWide in Go")
+	require.ErrorContains(t, err, "the package's own C and C both become C in Go")
 	_, rows, _ := strings.Cut(err.Error(), "-quirks:\n")
 	text, _, err := generateOdd(t, header, "-quirks", filepath.Join(folder(t, map[string]string{"q.json": rows}), "q.json"))
 	require.NoError(t, err)

@@ -30,8 +30,8 @@ func identifier(c string) string { return strings.ReplaceAll(c, "$", "_") }
 // own types.
 var inBody = []string{"args", "call", "callStatus", "err", "goString", "nil", "ret", "status", "unsafe"}
 
-// ownNames are the names that every emitted package declares on its own account.
-var ownNames = []string{"Find", "Functions", "Library", "LibraryError", "Missing", "Open", "Status", "SymbolError"}
+// ownNames are the names that every emitted package declares on its own account, or imports.
+var ownNames = []string{"C", "Find", "Functions", "Library", "LibraryError", "Missing", "Open", "Status", "SymbolError"}
 
 // paramName is the Go name of a parameter. Names that mean something else in
 // the function's body get an underscore.
