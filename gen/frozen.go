@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,9 +46,9 @@ func readFrozen(file string) (map[string]string, error) {
 	return names, nil
 }
 
-var frozenLine = regexp.MustCompile(`^([A-Za-z_]\w*) ((?:(?:struct|union|enum) )?[A-Za-z_]\w*)$`)
+var frozenLine = regexp.MustCompile(`^([\pL_][\pL\pN_$]*) ((?:(?:struct|union|enum) )?[\pL_][\pL\pN_$]*)$`)
 
-// writeFrozen adds the names of now that the table lacks.
+// writeFrozen adds the names of now that the table lacks. The table is replaced whole, as nothing else tells the names.
 func writeFrozen(file string, frozen, now map[string]string) error {
 	if file == "" {
 		return nil
@@ -67,5 +68,26 @@ func writeFrozen(file string, frozen, now map[string]string) error {
 	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	return os.WriteFile(file, data, 0o666)
+	return replaceFile(file, data)
+}
+
+// replaceFile leaves either the old content or the new, in the file to which a link leads.
+func replaceFile(file string, data []byte) error {
+	mode := fs.FileMode(0o666)
+	if to, err := filepath.EvalSymlinks(file); err == nil {
+		file = to
+		if info, err := os.Stat(file); err == nil {
+			mode = info.Mode().Perm()
+		}
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(file), ".gen-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	staged := filepath.Join(tmp, filepath.Base(file))
+	if err := os.WriteFile(staged, data, mode); err != nil {
+		return err
+	}
+	return os.Rename(staged, file)
 }

@@ -93,3 +93,26 @@ func FuzzFrozenTable(f *testing.F) {
 		assert.Equal(t, want, again)
 	})
 }
+
+// TestFrozenWhole: a table that cannot be written stays as it was, and a link to one stays a link.
+func TestFrozenWhole(t *testing.T) {
+	dir := folder(t, map[string]string{"names.txt": "cuTake cuTake_v2\n"})
+	file, link := filepath.Join(dir, "names.txt"), filepath.Join(dir, "link.txt")
+	require.NoError(t, os.Link(file, filepath.Join(dir, "before.txt")))
+	if err := os.Symlink("names.txt", link); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	require.NoError(t, writeFrozen(link, nil, map[string]string{"cuNew": "cuNew", "odd$é": "odd$é"}))
+	names, err := readFrozen(file)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"cuNew": "cuNew", "odd$é": "odd$é"}, names)
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	assert.False(t, info.Mode().IsRegular())
+	before, err := os.ReadFile(filepath.Join(dir, "before.txt"))
+	require.NoError(t, err)
+	assert.Equal(t, "cuTake cuTake_v2\n", string(before), "nothing is written into the old file")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 3)
+}

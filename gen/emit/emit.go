@@ -98,7 +98,7 @@ func (e *emitter) doc() error {
 	f := e.file()
 	if e.pkg.Notice != "" {
 		f.HeaderComment("")
-		f.HeaderComment(e.pkg.Notice)
+		f.HeaderComment(readable(e.pkg.Notice))
 	}
 	for _, line := range e.pkg.Doc {
 		f.PackageComment(comment(line))
@@ -291,6 +291,7 @@ func docs(f *jen.File, lines []string) {
 }
 
 func comment(line string) string {
+	line = readable(line)
 	switch {
 	case line == "":
 		return "//"
@@ -298,4 +299,9 @@ func comment(line string) string {
 		return "//" + line
 	}
 	return "// " + line
+}
+
+// readable is a text of a header, which may be of any encoding, as a Go file may have it.
+func readable(text string) string {
+	return strings.NewReplacer("\x00", "", "\ufeff", "").Replace(strings.ToValidUTF8(text, "\ufffd"))
 }

@@ -63,6 +63,10 @@ func (e *emitter) enums() error {
 // stringer prints the String method of an enumeration. Of values with several
 // names the first is its name.
 func stringer(f *jen.File, d *model.Decl) {
+	format, wide := "FormatInt", "int64"
+	if d.Underlying.Go == "uint64" {
+		format, wide = "FormatUint", "uint64"
+	}
 	f.Commentf("// String is the C name of the value, or its number.")
 	f.Func().Params(jen.Id("v").Id(d.Go)).Id("String").Params().String().Block(
 		jen.Switch(jen.Id("v")).BlockFunc(func(g *jen.Group) {
@@ -74,7 +78,7 @@ func stringer(f *jen.File, d *model.Decl) {
 				}
 			}
 		}),
-		jen.Return(jen.Lit(d.Go+"(").Op("+").Qual("strconv", "FormatInt").Call(jen.Int64().Call(jen.Id("v")), jen.Lit(10)).Op("+").Lit(")")),
+		jen.Return(jen.Lit(d.Go+"(").Op("+").Qual("strconv", format).Call(jen.Id(wide).Call(jen.Id("v")), jen.Lit(10)).Op("+").Lit(")")),
 	)
 }
 

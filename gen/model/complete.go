@@ -221,10 +221,7 @@ func nameTypes(a *API) {
 			e.Go = GoName(e.C)
 			used.name(e.Type)
 		}
-		used.params(d.Params)
-		if d.Result != nil {
-			used.name(d.Result)
-		}
+		used.params(d.Params, d.Result)
 		if d.Underlying != nil {
 			used.name(d.Underlying)
 		}
@@ -240,8 +237,7 @@ func nameTypes(a *API) {
 		used.name(v.Type)
 	}
 	for _, f := range a.Funcs {
-		used.params(f.Params)
-		used.name(f.Result)
+		used.params(f.Params, f.Result)
 	}
 }
 
@@ -263,7 +259,7 @@ func nameNested(a *API) {
 				t = t.Elem
 			}
 			if t.Kind == Named && t.Decl.Nested {
-				t.Decl.Go = d.Go + "_" + f.C + anonName(f, i)
+				t.Decl.Go = d.Go + "_" + identifier(f.C) + anonName(f, i)
 			}
 		}
 	}
@@ -276,20 +272,28 @@ func GoTypeName(c string) string { return GoName(BareName(c)) }
 // frozen at an older type in Go.
 type typeNames map[string]bool
 
-func (u typeNames) params(ps []*Param) {
+func (u typeNames) params(ps []*Param, result *Type) {
+	hidden := map[string]bool{} // what a parameter of that name would hide
+	types := []*Type{result}
+	for _, p := range ps {
+		types = append(types, p.Type)
+	}
+	for _, t := range types {
+		if t == nil {
+			continue
+		}
+		u.name(t)
+		if t.Enum != nil {
+			hidden[t.Enum.Go] = true
+		}
+		if in := t.Innermost(); in != nil && in.Decl != nil {
+			hidden[in.Go] = true
+			hidden[importName(in.Decl.Package)] = true
+		}
+	}
 	for i, p := range ps {
 		p.Go = paramName(p.C, i)
-		for slices.ContainsFunc(ps[:i], func(other *Param) bool { return other.Go == p.Go }) {
-			p.Go += "_"
-		}
-		u.name(p.Type)
-	}
-	for _, p := range ps { // one that is called like a type would hide it
-		hides := func(q *Param) bool {
-			t := q.Type.Innermost()
-			return t != nil && t.Go == p.Go
-		}
-		for slices.ContainsFunc(ps, hides) {
+		for hidden[p.Go] || slices.ContainsFunc(ps[:i], func(other *Param) bool { return other.Go == p.Go }) {
 			p.Go += "_"
 		}
 	}
@@ -324,6 +328,11 @@ func nameFuncs(a *API) error {
 	}
 	for _, f := range a.Funcs {
 		f.Go = GoName(f.Symbol)
+		for _, p := range f.Params {
+			if p.Go == "sym"+f.Go { // its number in the package
+				p.Go += "_"
+			}
+		}
 		base, _, thread := Base(f.Symbol)
 		suffix := ""
 		if thread != "" {
@@ -360,6 +369,19 @@ func unique(a *API) error {
 	for _, d := range a.Decls {
 		members := names{}
 		d.eachMember(func(f *Field) { add(members, f.Go, BareName(d.C)+"."+f.C) })
+		d.eachMember(func(f *Field) {
+			if other, taken := members["Set"+f.Go]; taken && d.Apart(f) {
+				c := BareName(d.C) + "." + f.C
+				errs = append(errs, fmt.Errorf("%s and what sets %s both become Set%s in Go: add a rename quirk for one of them", other, c, f.Go))
+				rows = append(rows, row{API: a.Row.API, Quirk: "rename", Name: c, As: f.Go + "_", Reason: "another has the name Set" + f.Go})
+			}
+		})
+		if d.Align > Slot && (d.Kind == Struct || d.Kind == Union) {
+			if other, taken := n["New"+d.Go]; taken {
+				errs = append(errs, fmt.Errorf("%s and what makes a %s both become New%s in Go: add a rename quirk for one of them", other, d.C, d.Go))
+				rows = append(rows, row{API: a.Row.API, Quirk: "rename", Name: d.C, As: d.Go + "_", Reason: "another has the name New" + d.Go})
+			}
+		}
 	}
 	if len(errs) == 0 {
 		return nil

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"math"
 	"slices"
 	"strings"
 )
@@ -305,6 +306,12 @@ func (f *Func) Layout() (args []int64, end, result int64) {
 		end += (p.Type.Size + Slot - 1) / Slot * Slot
 	}
 	return args, end, max(end, Slots*Slot)
+}
+
+// tooLarge tells whether a call has more bytes than the tables for calls without cgo hold.
+func (f *Func) tooLarge() bool {
+	_, _, result := f.Layout()
+	return result/Slot > math.MaxUint8 || f.Result.Size > math.MaxUint8
 }
 
 // Prototype spells the function's declaration in C.

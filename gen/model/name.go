@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 // GoName is the Go name of a C name: the same with its first letter in upper
 // case. A name that cannot be exported that way is prefixed with X.
 func GoName(c string) string {
+	c = identifier(c)
 	r, size := utf8.DecodeRuneInString(c)
 	if !unicode.IsLetter(r) {
 		return "X" + c
@@ -21,24 +23,43 @@ func GoName(c string) string {
 	return string(unicode.ToUpper(r)) + c[size:]
 }
 
+// identifier is a C name with _ for the $ that compilers of C take.
+func identifier(c string) string { return strings.ReplaceAll(c, "$", "_") }
+
 // inBody are the names that the body of an emitted function uses, beside Go's
 // own types.
-var inBody = []string{"args", "call", "err", "goString", "nil", "ret", "status", "unsafe"}
+var inBody = []string{"args", "call", "callStatus", "err", "goString", "nil", "ret", "status", "unsafe"}
 
-// ownNames are the names that every emitted package declares on its own account.
-var ownNames = []string{"Find", "Functions", "Library", "LibraryError", "Missing", "Open", "Status", "SymbolError"}
+// ownNames are the names that every emitted package declares on its own account, or imports.
+var ownNames = []string{"C", "Find", "Functions", "Library", "LibraryError", "Missing", "Open", "Status", "SymbolError"}
 
 // paramName is the Go name of a parameter. Names that mean something else in
 // the function's body get an underscore.
 func paramName(c string, i int) string {
+	c = identifier(c)
 	_, isType := types.Universe.Lookup(c).(*types.TypeName)
 	switch {
 	case c == "", c == "_":
 		return "p" + strconv.Itoa(i)
-	case isType, token.IsKeyword(c), slices.Contains(inBody, c):
+	case isType, token.IsKeyword(c), slices.Contains(inBody, c), padding.MatchString(c):
 		return c + "_"
 	}
 	return c
+}
+
+// padding are the names of what lies between arguments.
+var padding = regexp.MustCompile(`^_\d+$`)
+
+// importName is the name by which an emitted file calls the package at a path.
+func importName(path string) string {
+	name := strings.ToLower(path[strings.LastIndexByte(path, '/')+1:])
+	name = strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return -1
+	}, name)
+	return strings.TrimLeft(name, "0123456789")
 }
 
 // basics maps C's numbers to Go's. Plain char is a byte: CUDA uses it for text
@@ -63,6 +84,16 @@ var basics = map[string]string{
 func BasicName(c string) (string, bool) {
 	g, ok := basics[c]
 	return g, ok
+}
+
+// BasicSize is the size of a number type of Go.
+func BasicSize(g string) int64 {
+	switch g {
+	case "bool", "byte":
+		return 1
+	}
+	bits, _ := strconv.ParseInt(strings.TrimLeft(g, "abcdefghijklmnopqrstuvwxyz"), 10, 64)
+	return bits / 8
 }
 
 // Base splits a symbol such as cuMemcpyHtoD_v2_ptds into cuMemcpyHtoD, 2 and

@@ -63,7 +63,7 @@ func TestParamNamesDiffer(t *testing.T) {
 		for _, n := range names {
 			ps = append(ps, &Param{C: n, Type: &Type{Kind: Void}})
 		}
-		typeNames{}.params(ps)
+		typeNames{}.params(ps, nil)
 		for _, p := range ps {
 			out = append(out, p.Go)
 		}
@@ -78,7 +78,7 @@ func TestParamNamesDiffer(t *testing.T) {
 func TestParamLikeType(t *testing.T) {
 	thing := &Decl{Kind: Struct, C: "CUthing", Go: "CUthing"}
 	ps := []*Param{{C: "CUthing", Type: &Type{Kind: Pointer, Elem: &Type{Kind: Named, C: "CUthing", Decl: thing}}}, {C: "n", Type: basic("int")}}
-	typeNames{}.params(ps)
+	typeNames{}.params(ps, nil)
 	assert.Equal(t, "CUthing_", ps[0].Go)
 	assert.Equal(t, "n", ps[1].Go)
 }

@@ -53,6 +53,10 @@ func withdraw(a *API) {
 		if in != nil {
 			out(f.Symbol, fmt.Sprintf("it passes %s by value, which is not bound", in.C))
 		}
+		if in == nil && f.tooLarge() {
+			out(f.Symbol, "its arguments, or its result, take more bytes than a call without cgo can have")
+			return true
+		}
 		return in != nil
 	})
 	a.Vars = slices.DeleteFunc(a.Vars, func(v *Var) bool {

@@ -83,10 +83,18 @@ func intLiteral(v int64, t cc.Type, as *model.Type) string {
 		return strconv.FormatBool(v != 0)
 	case isFloating(t):
 		return strconv.FormatInt(v, 10)
-	case slices.Contains(unsigned, t.Kind()), as != nil && as.Is(model.Enum) && !as.Decl.Signed:
+	case slices.Contains(unsigned, t.Kind()), as != nil && as.Is(model.Enum) && !as.Decl.Signed, isByte(as):
 		return strconv.FormatUint(uint64(v)<<unused>>unused, 10)
 	}
 	return strconv.FormatInt(v<<unused>>unused, 10)
+}
+
+// isByte tells whether a type is C's char, which has a sign in C on some systems, and none in Go.
+func isByte(t *model.Type) bool {
+	if t != nil && t.Is(model.Scalar) {
+		t = t.Decl.Underlying
+	}
+	return t != nil && t.Kind == model.Basic && t.Go == "byte"
 }
 
 func isFloating(t cc.Type) bool {

@@ -17,6 +17,8 @@ func TestNoC(t *testing.T) {
 		want               string
 	}{
 		{"pragma as an operator", "_Pragma(\"pack(1)\")\nstruct CUx { char a; int b; };", "unhandled pragma pack"},
+		{"pragma for another order of bytes", "#pragma scalar_storage_order little-endian\n#pragma scalar_storage_order big-endian\nstruct CUx { int b; };", "cuda.h:3:9: unhandled pragma scalar_storage_order"},
+		{"pragma for Microsoft's layouts", "#pragma ms_struct off\n#pragma ms_struct on\nstruct CUx { int b; };", "unhandled pragma ms_struct"},
 		{"unknown type", "int cuTake(size_of_nothing n);", `name that header in "before" of the row`},
 		{"included header that is not there", "#include <nowhere.h>", "cuda.h: cuda.h:2:10: include file not found: <nowhere.h>\nadd its folder to -headers, as in include:/usr/include, or give -cuda"},
 	} {
@@ -112,6 +114,8 @@ __attribute__((deprecated)) int cuTake(const char *const *x, CUx (*y)[4], void (
 	}
 	assert.Error(t, errorOf("int cuTake(const char *"))
 	assert.Error(t, errorOf("n(o 1 *"))
+	assert.ErrorContains(t, errorOf("int *\n#include <nowhere.h>\n"), "include file not found")
+	assert.Error(t, errorOf("int *\n#include\n"))
 }
 
 func errorOf(declarations string) error {

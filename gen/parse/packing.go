@@ -3,6 +3,7 @@ package parse
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,10 +24,17 @@ func packsMarked(header []byte) []byte {
 	return pragma.ReplaceAll(header, []byte(`_Static_assert(1, "pragma pack $1");`))
 }
 
-// notMarked is an error for a pragma in a form that packsMarked does not see.
+// notMarked is an error for a pragma in a form that packsMarked does not see, and for others that change layouts.
 func notMarked(pragma []cc.Token) error {
-	if len(pragma) > 0 && pragma[0].SrcStr() == "pack" {
-		return fmt.Errorf("%s: unhandled pragma pack", where(pragma[0]))
+	if len(pragma) == 0 {
+		return nil
+	}
+	name, usual := pragma[0].SrcStr(), false
+	for _, t := range pragma[1:] {
+		usual = usual || slices.Contains([]string{"default", "little", "off", "reset"}, t.SrcStr())
+	}
+	if name == "pack" || !usual && (name == "scalar_storage_order" || name == "ms_struct") {
+		return fmt.Errorf("%s: unhandled pragma %s", where(pragma[0]), name)
 	}
 	return nil
 }

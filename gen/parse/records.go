@@ -173,7 +173,7 @@ func (u *unit) fields(d *model.Decl, t record) error {
 			u.leave(model.BareName(d.C)+"."+f.Name(), errors.New("a member without a size"))
 			continue
 		}
-		if f.Name() == "" && !u.inPlace(f.Type()) {
+		if f.Name() == "" && (!u.inPlace(f.Type()) || tagOf(f.Type()) != "") { // to some compilers that is one, to others none
 			return fmt.Errorf("it has a member without a name: %s", f.Type())
 		}
 		ft, err := u.fieldType(d, f, i)

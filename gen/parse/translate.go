@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"regexp"
@@ -151,11 +152,15 @@ func translate(headers fs.FS, row *model.Row, names []string, defs string) (ast 
 	for _, name := range names {
 		main += "#include <" + name + ">\n"
 	}
-	ast, err = cc.Translate(cfg, []cc.Source{
+	sources := []cc.Source{
 		{Name: "<predefined>", Value: predefined},
 		{Name: "<defines>", Value: defs},
 		{Name: "<main>", Value: main + end},
-	})
+	}
+	// What ends the preprocessor keeps the parser from end.
+	if err = cc.Preprocess(cfg, sources, io.Discard); err == nil {
+		ast, err = cc.Translate(cfg, sources)
+	}
 	if err != nil {
 		err = errors.New(shownAt.ReplaceAllString(err.Error(), "$1"))
 		return nil, nil, fmt.Errorf("%s: %w%s", names[0], firstLines(err, 5), advice(err))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"modernc.org/cc/v4"
 
@@ -36,7 +37,7 @@ func (u *unit) tagged(t cc.Type, comment string) error {
 // typedef takes one typedef.
 func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) error {
 	name, t := dd.Name(), dd.Type()
-	if _, ok := model.BasicName(name); ok && u.row.Own != nil {
+	if _, ok := basicName(name, t); ok && u.row.Own != nil {
 		return nil
 	}
 	if target := u.renamed(d, dd); target != nil {
@@ -75,7 +76,7 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 	case cc.Function:
 		return nil // a pointer to one is a number
 	}
-	if _, ok := model.BasicName(name); ok {
+	if _, ok := basicName(name, t); ok {
 		return nil // a second name for a number that Go has too
 	}
 	under, err := u.number(t)
@@ -83,7 +84,7 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 		return err
 	}
 	if td := d.DeclarationSpecifiers.Type().Typedef(); td != nil {
-		if _, under.Fixed = model.BasicName(td.Name()); td.Name() == float16 {
+		if _, under.Fixed = basicName(td.Name(), t); td.Name() == float16 {
 			under.C = float16
 		}
 	}
@@ -200,7 +201,7 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 		if u.void[td.Name()] {
 			return &model.Type{Kind: model.Void, C: td.Name(), Const: konst}, nil
 		}
-		if g, ok := model.BasicName(td.Name()); ok && u.row.Own != nil {
+		if g, ok := basicName(td.Name(), t); ok && u.row.Own != nil {
 			return &model.Type{Kind: model.Basic, C: td.Name(), Go: g, Size: t.Size(), Align: int64(t.Align()), Const: konst}, nil
 		}
 		if p, ok := t.(*cc.PointerType); ok && p.Elem().Kind() == cc.Void {
@@ -332,7 +333,7 @@ func qualify(t *model.Type, written *cc.Pointer) {
 func (u *unit) number(t cc.Type) (*model.Type, error) {
 	c := numbers[t.Kind()]
 	if td := t.Typedef(); td != nil {
-		if _, ok := model.BasicName(td.Name()); ok {
+		if _, ok := basicName(td.Name(), t); ok {
 			c = td.Name()
 		}
 	}
@@ -341,6 +342,12 @@ func (u *unit) number(t cc.Type) (*model.Type, error) {
 		return nil, fmt.Errorf("no type of Go is like %s", t)
 	}
 	return &model.Type{Kind: model.Basic, C: c, Go: g, Size: t.Size(), Align: int64(t.Align())}, nil
+}
+
+// basicName is the Go name of a number type by its name in C, unless the headers give that name to something else.
+func basicName(c string, t cc.Type) (string, bool) {
+	g, ok := model.BasicName(c)
+	return g, ok && t.Size() == model.BasicSize(g) && isFloating(t) == strings.HasPrefix(g, "float")
 }
 
 var numbers = map[cc.Kind]string{

@@ -76,6 +76,9 @@ func (u *unit) value(t cc.Type) (*model.Type, error) {
 
 // result resolves the type of a function's result.
 func (u *unit) result(t cc.Type) (*model.Type, error) {
+	if t.Kind() == cc.Void {
+		return &model.Type{Kind: model.Void}, nil
+	}
 	r, err := u.typ(t)
 	if err == nil && r.C != "" && incomplete(r) {
 		return u.value(t)

@@ -282,9 +282,12 @@ func check(files map[string][]byte) error {
 	return fmt.Errorf("%s: not as generated from the source: run go generate, or give -check the flags of the go:generate line", strings.Join(stale, ", "))
 }
 
-// write writes the files that have changed. It replaces none that this command has not written.
+// write writes the files that have changed, all or none. It replaces none that this command has not written.
 func write(files map[string][]byte) error {
 	for name, text := range files {
+		if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return notOurs(name)
+		}
 		is, err := os.ReadFile(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -293,15 +296,32 @@ func write(files map[string][]byte) error {
 		case bytes.Equal(is, text):
 			delete(files, name)
 		case !ours(name, is):
-			return fmt.Errorf("%s exists, and this command has not written it: move it away", name)
+			return notOurs(name)
 		}
 	}
+	staged := map[string]string{}
+	defer func() {
+		for _, file := range staged {
+			os.Remove(file) // it is gone, unless there was an error
+		}
+	}()
 	for name, text := range files {
-		if err := replace(name, text); err != nil {
+		file, err := stage(name, text)
+		if err != nil {
+			return err
+		}
+		staged[name] = file
+	}
+	for name, file := range staged {
+		if err := os.Rename(file, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func notOurs(name string) error {
+	return fmt.Errorf("%s exists, and this command has not written it: move it away", name)
 }
 
 // ours tells whether this command has written a file: a Go file says so, and names compiled code that it embeds.
@@ -320,19 +340,15 @@ func ours(name string, text []byte) bool {
 	})
 }
 
-// replace writes a file whole, or not at all.
-func replace(name string, text []byte) error {
+// stage writes a file beside the one that it is to replace.
+func stage(name string, text []byte) (file string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		os.Remove(f.Name())
 	}
-	return err
+	return f.Name(), err
 }

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 func main() {
@@ -141,13 +142,13 @@ func (t trace) draw(w io.Writer, begin, end time.Duration) error {
 	tops := map[place]int{}
 	for _, k := range tracks {
 		tops[k.place] = y
-		fmt.Fprintf(&b, `<text class="t" x="4" y="%d">%s</text>`+"\n", y+13, html.EscapeString(k.name))
+		fmt.Fprintf(&b, `<text class="t" x="4" y="%d">%s</text>`+"\n", y+13, escaped(k.name))
 		for _, v := range k.bars {
 			wide := max(x(v.TS+v.Dur)-x(v.TS), 0.5)
 			fmt.Fprintf(&b, `<rect class="%s %s" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s, %.1f µs</title></rect>`+"\n",
-				html.EscapeString(v.Cat), class(v), x(v.TS), y+v.depth*row, wide, row-2, html.EscapeString(v.Name), v.Dur)
+				escaped(v.Cat), class(v), x(v.TS), y+v.depth*row, wide, row-2, escaped(v.Name), v.Dur)
 			if fit := int(wide / 6.2); fit >= len(v.Name) {
-				fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", x(v.TS)+2, y+v.depth*row+12, html.EscapeString(v.Name))
+				fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", x(v.TS)+2, y+v.depth*row+12, escaped(v.Name))
 			}
 		}
 		y += k.deep*row + gap
@@ -157,6 +158,16 @@ func (t trace) draw(w io.Writer, begin, end time.Duration) error {
 		`<text class="t" x="%d" y="14">%v</text><text class="t" x="%d" y="14" text-anchor="end">%v</text>`+"\n%s</svg>\n",
 		width, y, style, left, begin, width-4, end, b.String())
 	return err
+}
+
+// escaped is a text of the trace within XML, which has no control characters.
+func escaped(text string) string {
+	return html.EscapeString(strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text))
 }
 
 // class tells copies to the host from others by their colour.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -37,5 +38,22 @@ func TestRefused(t *testing.T) {
 		"a flag":       {"-x"},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Error(t, run(args, io.Discard, io.Discard)) })
+	}
+}
+
+// TestNames: names come from programs, and the picture is XML whatever they are.
+func TestNames(t *testing.T) {
+	var b bytes.Buffer
+	tr := trace{TraceEvents: []event{
+		{Ph: "M", Name: "thread_name", Args: map[string]any{"name": "a\x1b[0m\x00"}},
+		{Ph: "X", Name: "<\x01&\ufffe>", Cat: "range\"\x02", Dur: 1000},
+	}}
+	require.NoError(t, tr.draw(&b, 0, time.Millisecond))
+	for d := xml.NewDecoder(&b); ; {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
 	}
 }

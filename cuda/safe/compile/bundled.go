@@ -111,7 +111,7 @@ func temporaryFolder() (string, error) {
 		parent = "/tmp"
 	}
 	info, err := os.Stat(parent)
-	if err == nil && !steady(info) {
+	if err == nil && (!steady(info) || shared(info)) {
 		err = fmt.Errorf("%w: others can replace what is in %s", fs.ErrPermission, parent)
 	}
 	if err != nil {

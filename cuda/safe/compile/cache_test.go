@@ -205,10 +205,15 @@ func TestTemporaryFolder(t *testing.T) {
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	assert.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
-	require.NoError(t, os.Chmod(parent, 0o777))
+	for _, mode := range []fs.FileMode{0o777, 0o770} {
+		require.NoError(t, os.Chmod(parent, mode))
+		_, err = temporaryFolder()
+		assert.ErrorIs(t, err, fs.ErrPermission, mode)
+		assert.ErrorContains(t, err, "Options.CacheFolder")
+	}
+	require.NoError(t, os.Chmod(parent, 0o770|fs.ModeSticky))
 	_, err = temporaryFolder()
-	assert.ErrorIs(t, err, fs.ErrPermission)
-	assert.ErrorContains(t, err, "Options.CacheFolder")
+	assert.NoError(t, err, "others can replace nothing of another user's")
 }
 
 // TestCacheFull: what cannot be stored is no error, and what is no entry is not read.

@@ -59,7 +59,7 @@ func readOpen(f fs.File, name string, limit int64) (string, fs.FileInfo, error) 
 		return "", nil, err
 	}
 	var text strings.Builder
-	text.Grow(int(info.Size()))
+	text.Grow(int(max(info.Size(), 0))) // a file system need not know it
 	n, err := io.Copy(&text, io.LimitReader(f, min(limit, math.MaxInt64-1)+1))
 	if err == nil && n > limit {
 		err = tooLarge(name, limit)

@@ -94,5 +94,5 @@ func (v CUbig) String() string {
 	case CU_BIG:
 		return "CU_BIG"
 	}
-	return "CUbig(" + strconv.FormatInt(int64(v), 10) + ")"
+	return "CUbig(" + strconv.FormatUint(uint64(v), 10) + ")"
 }
