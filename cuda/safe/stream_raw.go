@@ -18,9 +18,9 @@ type RawWork struct {
 	// Then the function must launch no graphs. While it waits, it holds up calls on its streams, but no destruction of
 	// executables.
 	Waits bool
-	// Places is the most kernels, copies, memsets and graphs that the function enqueues on the stream. RawWork on one
-	// stream of CUDA adds up. 0 counts as 30, and more than 240 as 240: [Kernel.Launch] says what happens when a stream is
-	// full.
+	// Places is the most kernels, copies, memsets and graphs that the function enqueues on the stream. 0 counts as 30. The
+	// whole call counts as its largest Places on each stream, or as the sum if two of its streams are one stream of CUDA,
+	// but as 240 at most. [Kernel.Launch] says what happens when a stream is full.
 	Places int
 }
 
@@ -127,15 +127,10 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 		if err != nil {
 			return err
 		}
-		if len(streams) < len(on) { // some are one stream of CUDA
-			for j := range on[:i] {
-				if on[j].Stream.core.queue == on[i].Stream.core.queue {
-					before, _ := on[j].places(op, j)
-					n += before
-				}
-			}
+		if len(streams) < len(on) { // some are one stream of CUDA, which may take all
+			n += a.places
 		}
-		a.places = max(a.places, min(n, mostOfCall))
+		a.places = min(max(a.places, n), mostOfCall)
 		if on[i].Waits {
 			a.flags |= waits
 		}

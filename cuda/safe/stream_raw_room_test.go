@@ -53,7 +53,7 @@ func TestRawPlaces(t *testing.T) {
 		"not known":            {[]safe.RawWork{{Stream: s}}, 30},
 		"few":                  {[]safe.RawWork{{Stream: s, Places: 2}}, 2},
 		"many":                 {[]safe.RawWork{{Stream: s, Places: 1000}}, 240},
-		"of one stream, twice": {[]safe.RawWork{{Stream: s, Places: 3}, {Stream: other, Places: 4}, {Stream: again, Places: 2}}, 5},
+		"of one stream, twice": {[]safe.RawWork{{Stream: s, Places: 3}, {Stream: other, Places: 4}, {Stream: again, Places: 2}}, 9},
 		"of two streams":       {[]safe.RawWork{{Stream: other, Places: 2}, {Stream: s, Places: 5}}, 5},
 		"one not known":        {[]safe.RawWork{{Stream: other}, {Stream: s, Places: 5}}, 30},
 		"the other known":      {[]safe.RawWork{{Stream: other, Places: 40}, {Stream: s}}, 40},
