@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cudabind/cudabind/internal/replace"
 )
 
 // The table of frozen names keeps what each plain name was first published
@@ -65,29 +66,12 @@ func writeFrozen(file string, frozen, now map[string]string) error {
 	}
 	slices.Sort(lines)
 	data := []byte(frozenHead + strings.Join(lines, ""))
-	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	return replaceFile(file, data)
-}
-
-// replaceFile leaves either the old content or the new, in the file to which a link leads.
-func replaceFile(file string, data []byte) error {
-	mode := fs.FileMode(0o666)
-	if to, err := filepath.EvalSymlinks(file); err == nil {
+	mode := fs.FileMode(0o644)
+	if to, err := filepath.EvalSymlinks(file); err == nil { // a link stays
 		file = to
 		if info, err := os.Stat(file); err == nil {
 			mode = info.Mode().Perm()
 		}
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(file), ".gen-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	staged := filepath.Join(tmp, filepath.Base(file))
-	if err := os.WriteFile(staged, data, mode); err != nil {
-		return err
-	}
-	return os.Rename(staged, file)
+	return replace.Files(mode, replace.File{Name: file, Data: data})
 }

@@ -115,13 +115,6 @@ func TestFutureCopied(t *testing.T) {
 	assert.Equal(t, 7, v)
 }
 
-// replace writes another object into one, until undo.
-func replace[T any](object, other *T) (undo func()) {
-	before := *object
-	*object = *other
-	return func() { *object = before }
-}
-
 // TestModuleReplaced: a kernel stays one of the module that it was made from, whatever the program writes there.
 func TestModuleReplaced(t *testing.T) {
 	x := open(t, 0)
@@ -136,7 +129,7 @@ func TestModuleReplaced(t *testing.T) {
 	k, err := m.Kernel("nothing")
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(k.Launch(s, one), s.Synchronize(), m.Close()))
-	replace(m, other)
+	drivertest.Replace(m, other)
 	assert.ErrorIs(t, k.Launch(s, one), safe.ErrClosed)
 	b := newBatch(t, x)
 	assert.ErrorIs(t, b.Launch(k, one), safe.ErrClosed)
@@ -156,7 +149,7 @@ func TestStreamReplacedInScope(t *testing.T) {
 	s, other, b := stream(t, x), stream(t, x), buffer[byte](t, x, 1<<16)
 	before := safe.Pending(other)
 	require.NoError(t, s.Scope(func(c *safe.Scope) error {
-		defer replace(s, other)()
+		defer drivertest.Replace(s, other)()
 		return safe.CopyFromSlice(c, b, make([]byte, 1<<16))
 	}))
 	assert.Equal(t, before, safe.Pending(other), "the copy is on another stream than the scope waits for")
@@ -170,7 +163,7 @@ func TestStreamReplacedOfArena(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, a)
 	text := a.String()
-	defer replace(s, other)()
+	defer drivertest.Replace(s, other)()
 	before := safe.Pending(other)
 	_, err = safe.NewBufferIn[byte](a, 100)
 	if errors.Is(err, safe.ErrNotSupported) { // drivers without memory pools
@@ -187,8 +180,8 @@ func TestBranchReplaced(t *testing.T) {
 	s, other := stream(t, x), stream(t, x)
 	var branch safe.Stream
 	require.NoError(t, s.Fork(1, func(branches []*safe.Stream) error {
-		replace(&branch, branches[0])
-		replace(branches[0], other)
+		drivertest.Replace(&branch, branches[0])
+		drivertest.Replace(branches[0], other)
 		return nil
 	}))
 	assert.NoError(t, other.Synchronize())
@@ -203,7 +196,7 @@ func TestReplacedInRawCall(t *testing.T) {
 	uses := []safe.Arg{b.Arg()}
 	var undo func()
 	require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error {
-		undo, uses[0] = replace(s, other), another.Arg()
+		undo, uses[0] = drivertest.Replace(s, other), another.Arg()
 		return nil
 	}, uses...))
 	undo()
@@ -244,7 +237,7 @@ func TestReplacedInRawCall(t *testing.T) {
 func TestContextReplaced(t *testing.T) {
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[byte](t, x, 100)
-	replace(s.Context(), &safe.Context{})
+	drivertest.Replace(s.Context(), &safe.Context{})
 	assert.True(t, x.Equal(b.Context()))
 	assert.True(t, x.Equal(s.Context()))
 	_, err := s.Time(context.Background(), func() error { return b.FillAsync(s, 0) })

@@ -4,7 +4,6 @@ package short_test
 
 import (
 	"context"
-	"fmt"
 	"image"
 	"image/png"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/internal/loopback"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -27,20 +27,12 @@ const slow = `while (re == 9 && access(%q, F_OK) == 0)
 		usleep(1000);
 	for (int i = 0; i < width * height`
 
-// ownAddress is where nobody else listens: of the loopback addresses, one is for each process.
-func ownAddress(t *testing.T) string {
-	pid := os.Getpid()
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+pid>>16&63, pid>>8&255, pid&255))
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
-}
-
 // serves starts the service, asks for pictures, gives up some requests, and asks again. Without a GPU, the first pictures
 // wait for the end of the file held.
 func serves(t *testing.T, cmd *exec.Cmd, held string) {
 	require.NoError(t, os.WriteFile(held, nil, 0o666))
-	address := ownAddress(t)
+	address, err := loopback.Address()
+	require.NoError(t, err)
 	var log strings.Builder
 	cmd.Env = append(cmd.Env, "ADDRESS="+address)
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -83,7 +75,6 @@ func serves(t *testing.T, cmd *exec.Cmd, held string) {
 	require.NoError(t, os.Remove(held))
 
 	var r *http.Response
-	var err error
 	require.Eventually(t, func() bool { // the service gives up what a busy machine does not do in its time
 		r, err = get(t.Context(), "re=0&im=0")
 		busy := err == nil && r.StatusCode == http.StatusServiceUnavailable

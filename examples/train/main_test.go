@@ -26,6 +26,7 @@ import (
 	"github.com/cudabind/cudabind/examples/internal/ranks"
 	"github.com/cudabind/cudabind/internal/command"
 	"github.com/cudabind/cudabind/internal/double"
+	"github.com/cudabind/cudabind/internal/loopback"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -159,18 +160,16 @@ func TestProcesses(t *testing.T) {
 		t.Skip("needs two GPUs: the double of NCCL knows one process")
 	}
 	needs(t, 2)
-	pid := os.Getpid()
-	host := fmt.Sprintf("127.%d.%d.%d", 1+pid>>16&63, pid>>8&255, pid&255) // a loopback address where nobody else listens
-	l, err := net.Listen("tcp", host+":0")
+	address, err := loopback.Address()
 	require.NoError(t, err)
-	port := l.Addr().(*net.TCPAddr).Port
-	require.NoError(t, l.Close())
+	host, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
 	var processes [2]*exec.Cmd
 	var said [2]strings.Builder
 	for rank := range processes {
 		p := exec.CommandContext(t.Context(), os.Args[0])
 		p.Env = append(os.Environ(), asProgram+"=50", "WORLD_SIZE=2", "MASTER_ADDR="+host,
-			fmt.Sprint("MASTER_PORT=", port), fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank))
+			"MASTER_PORT="+port, fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank))
 		p.Stdout, p.Stderr = &said[rank], &said[rank]
 		require.NoError(t, p.Start())
 		processes[rank] = p

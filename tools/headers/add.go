@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cudabind/cudabind/headers"
+	"github.com/cudabind/cudabind/internal/replace"
 )
 
 const module = "github.com/cudabind/cudabind"
@@ -53,7 +53,7 @@ func add(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return unchanged(replaceFiles([]replacement{{filepath.Join(root, "gen", "model", "since.txt"), []byte(table)}, {file, data}}))
+	return unchanged(replace.Files(0o644, replace.File{Name: filepath.Join(root, "gen", "model", "since.txt"), Data: []byte(table)}, replace.File{Name: file, Data: data}))
 }
 
 // unchanged adds to an error that it has cost nothing: both files are written at the end, once everything has been read.
@@ -91,55 +91,6 @@ func withNewest(ctx context.Context, releases []headers.Release, version string,
 		}
 	}
 	return headers.ParseManifest(data)
-}
-
-// A replacement is the new content of a file.
-type replacement struct {
-	name string
-	data []byte
-}
-
-// replaceFiles writes all contents beside their files, and then puts them in their places. A file that is so already stays.
-func replaceFiles(all []replacement) error {
-	staged := make([]string, len(all))
-	defer func() {
-		for _, tmp := range staged {
-			os.Remove(tmp) // "" or gone already, unless there was an error
-		}
-	}()
-	for i, r := range all {
-		old, err := os.ReadFile(r.name)
-		if err == nil && bytes.Equal(old, r.data) {
-			continue
-		}
-		if staged[i], err = stage(r); err != nil {
-			return err
-		}
-	}
-	for i, r := range all {
-		if staged[i] == "" {
-			continue
-		}
-		if err := os.Rename(staged[i], r.name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// replaceFile leaves either the old content or the new.
-func replaceFile(name string, data []byte) error {
-	return replaceFiles([]replacement{{name, data}})
-}
-
-// stage writes the content to a file beside the one that it is for.
-func stage(r replacement) (tmp string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(r.name), ".tmp-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(r.data)
-	return f.Name(), errors.Join(err, f.Close(), os.Chmod(f.Name(), 0o644))
 }
 
 // sourceTree is the root of cudabind's own module, in which the command runs.

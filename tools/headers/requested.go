@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cudabind/cudabind/headers"
+	"github.com/cudabind/cudabind/internal/replace"
 )
 
 // request pins the libraries that are bound on request for a CUDA version, in the source
@@ -37,7 +38,7 @@ func request(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		if data, err = headers.FormatRequested(data, pinned); err != nil {
 			return err
 		}
-		if err := replaceFile(file, data); err != nil {
+		if err := replace.Files(0o644, replace.File{Name: file, Data: data}); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
+	"github.com/cudabind/cudabind/internal/replace"
 	"github.com/cudabind/cudabind/tools/kernels/emit"
 	"github.com/cudabind/cudabind/tools/kernels/model"
 	"golang.org/x/mod/module"
@@ -299,25 +300,11 @@ func write(files map[string][]byte) error {
 			return notOurs(name)
 		}
 	}
-	staged := map[string]string{}
-	defer func() {
-		for _, file := range staged {
-			os.Remove(file) // it is gone, unless there was an error
-		}
-	}()
+	var all []replace.File
 	for name, text := range files {
-		file, err := stage(name, text)
-		if err != nil {
-			return err
-		}
-		staged[name] = file
+		all = append(all, replace.File{Name: name, Data: text})
 	}
-	for name, file := range staged {
-		if err := os.Rename(file, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return replace.Files(0o644, all...)
 }
 
 func notOurs(name string) error {
@@ -338,17 +325,4 @@ func ours(name string, text []byte) bool {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(name), e.Name()))
 		return err == nil && bytes.HasPrefix(text, []byte(head)) && bytes.Contains(text, []byte("\n"+emit.Embed(filepath.Base(name))+"\n"))
 	})
-}
-
-// stage writes a file beside the one that it is to replace.
-func stage(name string, text []byte) (file string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		os.Remove(f.Name())
-	}
-	return f.Name(), err
 }

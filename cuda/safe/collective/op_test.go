@@ -403,7 +403,7 @@ func TestReplacedInGroup(t *testing.T) {
 	var c Comm
 	require.NoError(t, Group(func(g *Calls) error {
 		for i := range w.comms {
-			replace(&c, w.comms[i])
+			drivertest.Replace(&c, w.comms[i])
 			if err := AllReduce(c.In(g), w.streams[i], b[i], b[i], Sum); err != nil {
 				return err
 			}
@@ -420,7 +420,7 @@ func TestReplacedInGroup(t *testing.T) {
 	var s safe.Stream
 	err := Group(func(g *Calls) error {
 		for i := range w.comms {
-			replace(&s, w.streams[i])
+			drivertest.Replace(&s, w.streams[i])
 			if err := AllReduce(w.comms[i].In(g), &s, b[i], b[i], Sum); err != nil {
 				return err
 			}
@@ -430,6 +430,3 @@ func TestReplacedInGroup(t *testing.T) {
 	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	assert.NoError(t, w.comms[0].Err())
 }
-
-// replace writes another object into one.
-func replace[T any](object, other *T) { *object = *other }

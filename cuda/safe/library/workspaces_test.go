@@ -143,13 +143,6 @@ func TestMakeRoom(t *testing.T) {
 	assert.Greater(t, free(), before-large)
 }
 
-// replace writes another object into one, until undo.
-func replace[T any](object, other *T) (undo func()) {
-	before := *object
-	*object = *other
-	return func() { *object = before }
-}
-
 // TestStreamReplaced: memory belongs to a stream, whatever the program writes into the object that stands for it.
 func TestStreamReplaced(t *testing.T) {
 	for name, direct := range map[string]bool{"Do": false, "Prepare": true} {
@@ -172,7 +165,7 @@ func TestStreamReplaced(t *testing.T) {
 				c.Called = func(bool) error { return nil }
 			}
 			require.NoError(t, errors.Join(c.Submit(), c.Submit()))
-			undo := replace(s, other)
+			undo := drivertest.Replace(s, other)
 			require.NoError(t, errors.Join(c.Submit(), c.Submit()))
 			undo()
 			require.NoError(t, errors.Join(c.Submit(), c.Submit()))
@@ -185,7 +178,7 @@ func TestStreamReplaced(t *testing.T) {
 func TestContextReplaced(t *testing.T) {
 	x := open(t)
 	s, o := stream(t, x), newObject(t, x, counted(new(counts)))
-	replace(o.Context(), &safe.Context{})
+	drivertest.Replace(o.Context(), &safe.Context{})
 	assert.True(t, x.Equal(o.Context()))
 	require.NoError(t, o.Enqueue(s, 100, nothing))
 }

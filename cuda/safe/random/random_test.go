@@ -152,7 +152,7 @@ func TestStreamReplaced(t *testing.T) {
 	word := &h.Data()[0]
 	require.NoError(t, safe.WaitValue(s, h.At(0), uint32(1), driver.CU_STREAM_WAIT_VALUE_GEQ))
 	require.NoError(t, random.Uniform(g, s, a))
-	undo := replace(s, other)
+	undo := drivertest.Replace(s, other)
 	require.NoError(t, random.Uniform(g, s, b))
 	undo()
 	time.Sleep(20 * time.Millisecond)
@@ -161,13 +161,6 @@ func TestStreamReplaced(t *testing.T) {
 	assert.False(t, done, "two calls use the state at once")
 	atomic.StoreUint32(word, 1)
 	require.NoError(t, errors.Join(s.Synchronize(), other.Synchronize()))
-}
-
-// replace writes another object into one, until undo.
-func replace[T any](object, other *T) (undo func()) {
-	before := *object
-	*object = *other
-	return func() { *object = before }
 }
 
 // TestSeek: after Seek, and with an offset, calls give what one long call has there.
