@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"internal/pip/piptest":     {"github.com/stretchr/testify/require"},
 	"cuda/ffi":                 {},
 	"cuda/internal/rt":         {purego, "cuda/generated/driver"},
-	"cuda/internal/drivertest": {"cuda/generated/driver", purego, "internal/command", "tools/simdriver/sim", "github.com/stretchr/testify/assert", "github.com/stretchr/testify/require"},
+	"cuda/internal/drivertest": {"cuda/ffi", "cuda/generated/driver", purego, "internal/command", "tools/simdriver/sim", "github.com/stretchr/testify/assert", "github.com/stretchr/testify/require"},
 	"cuda/internal/lifetime":   {"cuda/internal/rt"},
 	"cuda/internal/admit":      {"cuda/internal/lifetime", "cuda/internal/rt"},
 	"cuda/safe":                {"cuda/ffi", "cuda/safe/dtype", "cuda/internal/admit", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver"},

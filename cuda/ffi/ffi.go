@@ -1,5 +1,5 @@
-// Package ffi helps to call the raw packages in cuda/generated: it converts between Go values and what C
-// functions take, so that callers need no package unsafe.
+// Package ffi helps to call the raw packages in cuda/generated. It converts between Go values and what C functions take, so
+// that callers need no package unsafe, and restores what C functions change for the Go runtime.
 package ffi
 
 import (

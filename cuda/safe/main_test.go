@@ -38,7 +38,7 @@ const noDriver = "none"
 
 func TestMain(m *testing.M) {
 	if onGPU {
-		os.Exit(m.Run())
+		os.Exit(drivertest.Run(m))
 	}
 	code, err := onSimulated(m)
 	if err != nil {
@@ -66,7 +66,7 @@ func onSimulated(m *testing.M) (int, error) {
 		os.Setenv("CUDABIND_SIM", file) // for tests in a process of their own
 	}
 	if file == noDriver {
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	if err := driver.Open(file); err != nil {
 		return 0, err
@@ -76,7 +76,7 @@ func onSimulated(m *testing.M) (int, error) {
 		return 0, err
 	}
 	os.Setenv(noCache, "1") // for the simulated driver to see each release
-	code := m.Run()
+	code := drivertest.Run(m)
 	return code, leftOver()
 }
 

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (int, error) {
 	if onGPU {
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	dir, err := os.MkdirTemp("", "blas")
 	if err != nil {
@@ -52,7 +52,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	if os.Getenv("CUDABIND_TEST_NO_CUBLAS") != "" { // a test in a process of its own
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	logFile = filepath.Join(dir, "calls")
 	if err := errors.Join(
@@ -60,7 +60,7 @@ func run(m *testing.M) (int, error) {
 		double.Library{Name: "cublaslt", Open: cublaslt.Open, Log: logFile}.Register(simulated)); err != nil {
 		return 0, err
 	}
-	code := m.Run()
+	code := drivertest.Run(m)
 	return code, drivertest.LeftOver(simulated)
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/command"
 	"github.com/cudabind/cudabind/internal/double"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 
 func setUp(m *testing.M) (int, error) {
 	if onGPU {
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	dir, err := os.MkdirTemp("", "collective")
 	if err != nil {
@@ -58,7 +59,7 @@ func setUp(m *testing.M) (int, error) {
 		os.Setenv("CUDABIND_NCCL_DOUBLE", library)
 	}
 	if library == noLibrary {
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	if told, err = newControl(filepath.Join(dir, "control")); err != nil {
 		return 0, err
@@ -66,7 +67,7 @@ func setUp(m *testing.M) (int, error) {
 	if err := nccl.Open(library); err != nil {
 		return 0, err
 	}
-	code := m.Run()
+	code := drivertest.Run(m)
 	return code, leftOver()
 }
 

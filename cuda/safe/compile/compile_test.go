@@ -19,6 +19,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -412,6 +413,17 @@ func TestInParallel(t *testing.T) {
 		}
 		all.Wait()
 		assert.Equal(t, 4*3, images(t, o))
+	})
+}
+
+// TestSignals: NVRTC leaves the signals to the Go runtime. Before CUDA 13.1 it takes some away.
+func TestSignals(t *testing.T) {
+	versions(t, func(t *testing.T, version string) {
+		_, err := Compile(context.Background(), twice, own(t))
+		require.NoError(t, err)
+		_, err = Compile(context.Background(), "wrong", own(t))
+		require.Error(t, err)
+		assert.Empty(t, ffi.RestoreSignals())
 	})
 }
 

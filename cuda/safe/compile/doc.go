@@ -36,6 +36,11 @@
 // folder that cannot be used, or that another user can write to, is not used. See Options.CacheFolder and
 // Options.NoCache.
 //
+// # Signals
+//
+// On Linux, NVRTC before CUDA 13.1 ends the program with status 4 if SIGINT or SIGTERM arrives while it compiles, even if
+// the program handles these signals with package os/signal. After a compilation, they are handled as before.
+//
 // # Goroutines
 //
 // All functions may be called by any goroutine at once. They return as soon as their [context.Context] ends; a compiler

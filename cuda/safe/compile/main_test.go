@@ -14,6 +14,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/nvjitlink"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/double"
 	"github.com/stretchr/testify/require"
@@ -46,13 +47,13 @@ func run(m *testing.M) (int, error) {
 	os.Setenv("CUDABIND_TEST_LIBRARIES", cmp.Or(os.Getenv("CUDABIND_TEST_LIBRARIES"), libraries))
 	if onGPU {
 		os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 	if _, err := double.Driver(dir); err != nil {
 		return 0, err
 	}
-	return m.Run(), nil
+	return drivertest.Run(m), nil
 }
 
 // needsNVRTC skips a test without NVRTC. It needs a version if it is not "".

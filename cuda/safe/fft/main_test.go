@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (int, error) {
 	if onGPU {
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	dir, err := os.MkdirTemp("", "fft")
 	if err != nil {
@@ -48,7 +48,7 @@ func run(m *testing.M) (int, error) {
 	if err := (double.Library{Name: "cufft", Open: cufft.Open}).Register(simulated); err != nil {
 		return 0, err
 	}
-	code := m.Run()
+	code := drivertest.Run(m)
 	return code, drivertest.LeftOver(simulated)
 }
 

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(sim.Main(closing{m})) }
 type closing struct{ *testing.M }
 
 func (c closing) Run() int {
-	code := c.M.Run()
+	code := drivertest.Run(c.M)
 	if onGPU {
 		return code
 	}

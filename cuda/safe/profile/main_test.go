@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (int, error) {
 	if onGPU {
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	dir, err := os.MkdirTemp("", "profile")
 	if err != nil {
@@ -48,7 +48,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	if os.Getenv("CUDABIND_TEST_NO_CUPTI") != "" {
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	lib := filepath.Join(dir, "libcupti.so.13")
 	if out, err := command.CC("-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", lib, "testdata/cupti.c").CombinedOutput(); err != nil {
@@ -57,7 +57,7 @@ func run(m *testing.M) (int, error) {
 	if err := errors.Join(cupti.Open(lib), attachDouble(lib)); err != nil {
 		return 0, err
 	}
-	return m.Run(), nil
+	return drivertest.Run(m), nil
 }
 
 func attachDouble(lib string) error {

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (int, error) {
 	if onGPU {
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	dir, err := os.MkdirTemp("", "random")
 	if err != nil {
@@ -52,13 +52,13 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	if os.Getenv("CUDABIND_TEST_NO_CURAND") != "" { // a test in a process of its own
-		return m.Run(), nil
+		return drivertest.Run(m), nil
 	}
 	logFile = filepath.Join(dir, "calls")
 	if err := (double.Library{Name: "curand", Open: curand.Open, Log: logFile}).Register(simulated); err != nil {
 		return 0, err
 	}
-	code := m.Run()
+	code := drivertest.Run(m)
 	return code, leftOver()
 }
 

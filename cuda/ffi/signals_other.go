@@ -1,0 +1,8 @@
+//go:build !linux
+
+package ffi
+
+import "syscall"
+
+// RestoreSignals does nothing, as only on Linux C functions are known that change how the Go runtime handles signals.
+func RestoreSignals() (restored []syscall.Signal) { return nil }
