@@ -1,6 +1,7 @@
 package ffi
 
 import (
+	"os"
 	"syscall"
 	"unsafe"
 )
@@ -23,7 +24,7 @@ const (
 //
 // It returns the signals that it has restored. Signals that the program or a C library handles or ignores stay as they
 // are. It does nothing on other systems than Linux. Any goroutine may call it. Source: rt_sigaction.
-func RestoreSignals() (restored []syscall.Signal) {
+func RestoreSignals() (restored []os.Signal) {
 	var runtime action
 	if !sigaction(preempted, nil, &runtime) {
 		return nil

@@ -28,7 +28,7 @@ func TestRestoreSignals(t *testing.T) {
 		require.NotEqual(t, before, changed)
 		require.True(t, sigaction(s, &changed, nil))
 	}
-	assert.Equal(t, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGXFSZ}, RestoreSignals())
+	assert.Equal(t, []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGXFSZ}, RestoreSignals())
 	assert.Empty(t, RestoreSignals())
 	var after action
 	require.True(t, sigaction(syscall.SIGTERM, nil, &after))

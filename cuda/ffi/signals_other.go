@@ -2,7 +2,7 @@
 
 package ffi
 
-import "syscall"
+import "os"
 
 // RestoreSignals does nothing, as only on Linux C functions are known that change how the Go runtime handles signals.
-func RestoreSignals() (restored []syscall.Signal) { return nil }
+func RestoreSignals() (restored []os.Signal) { return nil }
