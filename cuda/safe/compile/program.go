@@ -115,7 +115,7 @@ func (u *unit) compile(stop *atomic.Int32) (p *product, err error) {
 		}
 	}
 	failed := nvrtc.NvrtcCompileProgram(program, int32(len(u.flags)), cStrings(u.flags, &pin))
-	ffi.RestoreSignals()
+	ffi.RestoreSignals() // NVRTC before CUDA 13.1 takes some from the Go runtime
 	p = &product{Names: map[string]string{}}
 	if text, err := u.read(program, nvrtc.NvrtcGetProgramLogSize, nvrtc.NvrtcGetProgramLog); err == nil {
 		p.Log = strings.Trim(string(text), "\x00")
