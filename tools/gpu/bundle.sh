@@ -21,6 +21,7 @@ for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe comp
 	fi
 done
 mkdir "$out/tests/samples" "$out/tests/sparse" "$out/tests/nocgo"
+$go run ./tools/headers fetch requested >/dev/null
 $go test -count=1 -run '^TestSparse$' ./cuda/safe/library -args -sparse "$out/tests/sparse/sparse.test" # the binding of docs/mixing.md
 CGO_ENABLED=0 $go test -c -tags cudabind_nocgo -ldflags='-s -w' -o "$out/tests/nocgo/nocgo.test" ./cuda/safe/profile
 cp -R cuda/safe/profile/testdata "$out/tests/nocgo/"
