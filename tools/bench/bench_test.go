@@ -155,7 +155,7 @@ func TestStepWithTransforms(t *testing.T) {
 	stdout, stderr, code := runBench(t, "-lib", withLibraries(t, "cufft"), "-short", "-group", "^step$", "-markdown")
 	require.Zero(t, code, stderr)
 	assert.Contains(t, stdout, "\n| step | µs | p10 | p90 | /C | targets |\n|---|---|---|---|---|---|\n")
-	for _, way := range []string{"C", "raw", "safe"} {
+	for _, way := range []string{"C", "raw", "safe", "replay"} {
 		assert.Contains(t, stdout, "\n| 32x32 on a stream, "+way+" | ")
 		assert.Contains(t, stdout, "\n| 32x32 on the legacy stream, "+way+" | ")
 	}

@@ -19,7 +19,8 @@ import (
 
 // steps are those of a simulation on a square grid, such as of mumax3: 2 fills, 12 kernels with 5 to 14 arguments, 3
 // transforms, and a number that comes back, for which the host waits. C, package driver and package safe do the same,
-// in turns. Without cuFFT the transforms are left out.
+// in turns; package safe also with batches, recorded once, in place of its calls before, between and after the transforms.
+// Without cuFFT the transforms are left out.
 var steps = group{
 	name:    "step",
 	columns: []string{"µs", "p10", "p90", "/C"},
@@ -35,6 +36,14 @@ const (
 // stepKernels are the kernels of a step, by the number of their arguments: arrays, factors, and twice the edge.
 var stepKernels = [...]struct{ arrays, factors int }{{3, 0}, {3, 1}, {4, 1}, {4, 2}, {6, 3}, {6, 4}, {7, 5}}
 
+// The kernels of a step in order: one before each transform, and others after the last.
+const (
+	stepTransforms  = 3
+	beforeTransform = 4
+)
+
+var afterTransforms = [...]int{2, 0, 3, 3, 3, 6, 5, 1, 0}
+
 // simulation is what a step needs.
 type simulation struct {
 	g        *gpu
@@ -47,6 +56,8 @@ type simulation struct {
 	host     *safe.Pinned[float32]
 	plan     *fft.Plan[float32, complex64] // nil without cuFFT
 	raws     rawPlan                       // of C and package driver
+
+	before, between, after *safe.Batch // the transforms
 }
 
 func simulate(g *gpu, e effort) ([]*line, error) {
@@ -69,9 +80,9 @@ func simulate(g *gpu, e effort) ([]*line, error) {
 			s := &simulation{g: g, edge: edge, stream: on.stream}
 			err := s.open()
 			if err == nil {
-				var three []*line
-				three, err = s.measure(e, on.name, on.most)
-				lines = append(lines, three...)
+				var four []*line
+				four, err = s.measure(e, on.name, on.most)
+				lines = append(lines, four...)
 			}
 			if err := errors.Join(err, s.close()); err != nil {
 				return nil, err
@@ -82,7 +93,7 @@ func simulate(g *gpu, e effort) ([]*line, error) {
 	return append(lines, parts...), err
 }
 
-// measure measures the three ways in turns.
+// measure measures the four ways in turns.
 func (s *simulation) measure(e effort, on string, most float64) ([]*line, error) {
 	name := fmt.Sprintf("%dx%d on %s", s.edge, s.edge, on)
 	if s.plan == nil {
@@ -93,8 +104,9 @@ func (s *simulation) measure(e effort, on string, most float64) ([]*line, error)
 		{row: &r, op: loop(cloop.Step, s.arguments()...), in: e.meter.current},
 		{row: &r, op: times(s.raw), in: e.meter.current},
 		{row: &r, op: times(s.safe), in: alone},
+		{row: &r, op: times(s.replay), in: alone},
 	}
-	lines := threeWays(name)
+	lines := append(threeWays(name), newLine(name, "replay"))
 	if s.g.missing != nil {
 		return nil, s.g.missing
 	}
@@ -105,6 +117,7 @@ func (s *simulation) measure(e effort, on string, most float64) ([]*line, error)
 		lines[i].spread(w, ways[0])
 	}
 	lines[2].atMost("/C", most)
+	lines[3].atMost("/C", most)
 	return lines, nil
 }
 
@@ -136,6 +149,9 @@ func (s *simulation) open() (err error) {
 	if s.host, err = safe.NewPinned[float32](s.g.ctx, 1); err != nil {
 		return err
 	}
+	if err := s.record(); err != nil {
+		return err
+	}
 	if _, _, err := cufft.Library(); err != nil {
 		return nil
 	}
@@ -148,6 +164,9 @@ func (s *simulation) open() (err error) {
 }
 
 func (s *simulation) close() error {
+	for _, b := range []*safe.Batch{s.before, s.between, s.after} {
+		b.Reset() // it keeps what it uses
+	}
 	errs := []error{s.plan.Close(), s.host.Close(), s.spectrum.Close(), s.module.Close(), s.raws.close(s.g.ctx)}
 	for _, a := range s.arrays {
 		errs = append(errs, a.Close())
@@ -177,13 +196,13 @@ func (s *simulation) arguments() []uintptr {
 
 // inOrder calls what a step does between its fills and its copy.
 func (s *simulation) inOrder(kernel, transform func(int) error) (err error) {
-	for i := range 3 {
-		err = cmp.Or(err, kernel(4))
+	for i := range stepTransforms {
+		err = cmp.Or(err, kernel(beforeTransform))
 		if s.plan != nil {
 			err = cmp.Or(err, transform(i))
 		}
 	}
-	for _, k := range [...]int{2, 0, 3, 3, 3, 6, 5, 1, 0} {
+	for _, k := range afterTransforms {
 		err = cmp.Or(err, kernel(k))
 	}
 	return err
@@ -229,7 +248,16 @@ func (s *simulation) safe() error {
 }
 
 func (s *simulation) elementwise(kernel int) error {
-	var args [stepArrays + stepFactors + 2]safe.Arg
+	var room [stepArrays + stepFactors + 2]safe.Arg
+	return s.kernels[kernel].Launch(s.stream, s.shape(), s.values(kernel, &room)...)
+}
+
+func (s *simulation) shape() safe.LaunchConfig {
+	return safe.LaunchConfig{Grid: safe.Dim{X: uint32(s.edge) / 32, Y: uint32(s.edge) / 8}, Block: safe.Dim{X: 32, Y: 8}}
+}
+
+// values puts the arguments of a kernel into args.
+func (s *simulation) values(kernel int, args *[stepArrays + stepFactors + 2]safe.Arg) []safe.Arg {
 	n := 0
 	add := func(a safe.Arg) { args[n] = a; n++ }
 	for i := range stepKernels[kernel].arrays {
@@ -241,8 +269,44 @@ func (s *simulation) elementwise(kernel int) error {
 	edge := safe.Val(uint32(s.edge))
 	add(edge)
 	add(edge)
-	grid := safe.Dim{X: uint32(s.edge) / 32, Y: uint32(s.edge) / 8}
-	return s.kernels[kernel].Launch(s.stream, safe.LaunchConfig{Grid: grid, Block: safe.Dim{X: 32, Y: 8}}, args[:n]...)
+	return args[:n]
+}
+
+// replay is a step by packages safe and fft, with batches.
+func (s *simulation) replay() error {
+	err := s.before.Submit(s.stream)
+	for i := range stepTransforms {
+		if i > 0 {
+			err = cmp.Or(err, s.between.Submit(s.stream))
+		}
+		if s.plan != nil {
+			err = cmp.Or(err, s.plan.Forward(s.stream, s.arrays[i], s.spectrum))
+		}
+	}
+	err = cmp.Or(err, s.after.Submit(s.stream))
+	return cmp.Or(err, s.stream.Synchronize())
+}
+
+// record records the batches.
+func (s *simulation) record() (err error) {
+	for _, b := range []**safe.Batch{&s.before, &s.between, &s.after} {
+		if *b, err = safe.NewBatch(s.g.ctx); err != nil {
+			return err
+		}
+	}
+	result, err := s.arrays[6].Slice(0, 1)
+	if err != nil {
+		return err
+	}
+	add := func(b *safe.Batch, kernel int) error {
+		var room [stepArrays + stepFactors + 2]safe.Arg
+		return b.Launch(s.kernels[kernel], s.shape(), s.values(kernel, &room)...)
+	}
+	err = errors.Join(safe.BatchFill(s.before, s.arrays[0], 0), safe.BatchFill(s.before, result, 0), add(s.before, beforeTransform), add(s.between, beforeTransform))
+	for _, k := range afterTransforms {
+		err = errors.Join(err, add(s.after, k))
+	}
+	return errors.Join(err, safe.BatchCopy(s.after, s.host, result))
 }
 
 // stepPTX has the kernels: each adds its other arrays up into the first, times its factors.
