@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/ffi"
@@ -92,6 +93,9 @@ func (s *session) flush() error {
 	return cupti.CuptiActivityFlushAll(0)
 }
 
+// settling is how long the end of a recording waits for calls and work in progress.
+var settling = 100 * time.Millisecond
+
 // end ends the subscription, and has CUPTI hand over what flush has left: also work in progress, without its times.
 func (s *session) end() (err error) {
 	if s.subscriber == 0 {
@@ -100,11 +104,25 @@ func (s *session) end() (err error) {
 	for _, k := range s.kinds {
 		err = errors.Join(err, cupti.CuptiActivityDisable(k))
 	}
-	err = errors.Join(err, cupti.CuptiActivityFlushAll(flushForced),
+	err = errors.Join(err, s.settle(),
 		cupti.CuptiActivityGetNumDroppedRecords(0, 0, &s.dropped),
 		cupti.CuptiUnsubscribe(s.subscriber))
 	s.subscriber = 0
 	return err
+}
+
+// settle has CUPTI hand over all buffers. CUPTI keeps those in which a call is just writing its record, or with records of
+// work in progress. A forced flush takes them, too, but frees what the call writes to, which crashes: so it comes last.
+func (s *session) settle() error {
+	for end := time.Now().Add(settling); activity.Lent() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return cupti.CuptiActivityFlushAll(flushForced)
+		}
+		if err := cupti.CuptiActivityFlushAll(0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // callName is the name of a function, "" for none.

@@ -119,6 +119,23 @@ func TestRecording(t *testing.T) {
 	}
 }
 
+// TestStopDuringCall: the end of a recording waits for a call in progress, and has its record. A forced flush would crash
+// the call when it returns.
+func TestStopDuringCall(t *testing.T) {
+	needsDouble(t)
+	defer func(d time.Duration) { settling = d }(settling)
+	settling = time.Minute
+	r := start(t, Options{})
+	var call sync.WaitGroup
+	call.Go(func() { work(doubleSlow, 7) })
+	require.Eventually(t, func() bool { return calls() > 0 }, time.Minute, time.Millisecond)
+	tl := stop(t, r)
+	call.Wait()
+	require.Len(t, tl.Calls, 1)
+	assert.GreaterOrEqual(t, tl.Calls[0].End-tl.Calls[0].Start, 30*time.Millisecond)
+	assert.Zero(t, tl.Lost)
+}
+
 // TestLimit: records over the limit are counted, and so are those for which CUPTI finds no buffer.
 func TestLimit(t *testing.T) {
 	needsDouble(t)
