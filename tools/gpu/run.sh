@@ -7,7 +7,9 @@
 # skipped. Beside it, results/ gets the whole output of each, and NAME.tests, the
 # list of the tests with what came of them. CUDABIND_LIBCUDART_GPU is the
 # folder of a libcudart.so.13 to use instead of the one that came along,
-# STORM_SECONDS how long random programs run, 120 without it.
+# STORM_SECONDS how long random programs run, 120 without it. BUSY is how many
+# loops keep processors busy meanwhile: with as many as there are processors, and
+# more, threads stop at places where they hardly ever stop otherwise.
 #
 # ./peers -json peers.json -page peers.md measures beside other bindings, and writes
 # docs/peers.md: some 5 minutes.
@@ -132,6 +134,13 @@ if [ -d "$here/libcudart" ]; then
 	CUDABIND_LIBCUDART_GPU=${CUDABIND_LIBCUDART_GPU:-$here/libcudart/13.0}
 	export CUDABIND_LIBCUDART CUDABIND_LIBCUDART_GPU
 fi
+
+loops=
+for i in $(seq "${BUSY:-0}"); do
+	while :; do :; done &
+	loops="$loops $!"
+done
+trap 'kill $loops 2>/dev/null' EXIT
 
 program cudainfo
 program vectoradd
