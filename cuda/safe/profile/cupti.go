@@ -85,44 +85,47 @@ func matters(name string) bool {
 	return false
 }
 
-// flush has CUPTI hand over the records of all work that has completed.
-func (s *session) flush() error {
-	if s.subscriber == 0 {
-		return nil
-	}
-	return cupti.CuptiActivityFlushAll(0)
-}
-
-// settling is how long the end of a recording waits for calls and work in progress.
-var settling = 100 * time.Millisecond
-
-// end ends the subscription, and has CUPTI hand over what flush has left: also work in progress, without its times.
-func (s *session) end() (err error) {
-	if s.subscriber == 0 {
-		return nil
-	}
+// disable ends the recording of calls and work that begin from now on.
+func (s *session) disable() (err error) {
 	for _, k := range s.kinds {
 		err = errors.Join(err, cupti.CuptiActivityDisable(k))
 	}
-	err = errors.Join(err, s.settle(),
-		cupti.CuptiActivityGetNumDroppedRecords(0, 0, &s.dropped),
-		cupti.CuptiUnsubscribe(s.subscriber))
-	s.subscriber = 0
+	s.kinds = nil
 	return err
 }
 
-// settle has CUPTI hand over all buffers. CUPTI keeps those in which a call is just writing its record, or with records of
-// work in progress. A forced flush takes them, too, but frees what the call writes to, which crashes: so it comes last.
+// passing is how long a call takes at most to write its record, on a busy machine.
+const passing = 10 * time.Millisecond
+
+// settling is how long the end of a recording waits for work in progress.
+var settling = 100 * time.Millisecond
+
+// settle has CUPTI hand over the records of all work that has completed, after disable. CUPTI keeps buffers with records of
+// work in progress.
+//
+// From CUDA 13.0 on, a flush frees a thread's buffer even if the thread is about to write a record there, which then
+// crashes (seen on busy machines). So there is no flush until calls have passed that place.
 func (s *session) settle() error {
-	for end := time.Now().Add(settling); activity.Lent() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			return cupti.CuptiActivityFlushAll(flushForced)
-		}
+	time.Sleep(passing)
+	for end := time.Now().Add(settling); activity.Lent() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if err := cupti.CuptiActivityFlushAll(0); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// end ends the subscription, after settle, and has CUPTI hand over what that has left: work in progress, without its times.
+func (s *session) end() (err error) {
+	if s.subscriber == 0 {
+		return nil
+	}
+	if activity.Lent() > 0 {
+		err = cupti.CuptiActivityFlushAll(flushForced)
+	}
+	err = errors.Join(err, cupti.CuptiActivityGetNumDroppedRecords(0, 0, &s.dropped), cupti.CuptiUnsubscribe(s.subscriber))
+	s.subscriber = 0
+	return err
 }
 
 // callName is the name of a function, "" for none.
