@@ -250,7 +250,10 @@ func CuptiActivityRegisterCallbacks(funcBufferRequested CUpti_BuffersCallbackReq
 // Parameters:
 //   - flag: 0, or 1 to hand over buffers with incomplete records, too
 //
-// From Go: it may take milliseconds, and calls the function that takes buffers back.
+// From Go: it may take milliseconds, and calls the function that takes buffers back. From CUDA 13
+// on, a call of CUDA on another thread that is about to write a record may crash (measured, with
+// flag 1 on a busy machine): disable the kinds of records before, and wait until such calls have
+// returned.
 //
 // Errors:
 //   - [CUPTI_ERROR_INVALID_OPERATION]: it cannot be called from here
