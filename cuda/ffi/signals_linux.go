@@ -6,32 +6,34 @@ import (
 	"unsafe"
 )
 
-// action is Linux's struct sigaction, with room for what an architecture adds.
+// action is Linux's struct sigaction, with room for all architectures. On MIPS, where the flags come first, sigaction fails.
 type action struct {
 	handler uintptr
 	rest    [7]uint64 // flags, signals to block
 }
 
 const (
-	signals   = 64
-	setBytes  = signals / 8
-	preempted = syscall.SIGURG // the Go runtime handles it in every program
+	signals  = 64
+	setBytes = signals / 8
+	template = syscall.SIGFPE // the Go runtime handles it in all programs, and package os/signal leaves it alone
+	needs    = 0x08000004     // SA_ONSTACK and SA_SIGINFO
 )
 
 // RestoreSignals restores how the Go runtime handles signals after a C function has changed that. Call it after
-// nvrtcCompileProgram of NVRTC before CUDA 13.1, which leaves Go's handlers of SIGINT, SIGTERM and SIGXFSZ without the
-// flag SA_ONSTACK: the Go runtime ends the program with a fatal error if such a signal arrives while Go code runs.
+// nvrtcCompileProgram of NVRTC before CUDA 13.1, and every few milliseconds during the call. This NVRTC leaves Go's handlers
+// of SIGINT, SIGTERM and SIGXFSZ without the flag SA_ONSTACK: the program ends with a fatal error if such a signal arrives
+// on a thread that runs Go code.
 //
 // It returns the signals that it has restored. Signals that the program or a C library handles or ignores stay as they
 // are. It does nothing on other systems than Linux. Any goroutine may call it. Source: rt_sigaction.
 func RestoreSignals() (restored []os.Signal) {
-	var runtime action
-	if !sigaction(preempted, nil, &runtime) {
+	var want action
+	if !sigaction(template, nil, &want) || want.rest[0]&needs != needs {
 		return nil
 	}
 	for s := syscall.Signal(1); s <= signals; s++ {
 		var now action
-		if sigaction(s, nil, &now) && now.handler == runtime.handler && now != runtime && sigaction(s, &runtime, nil) {
+		if sigaction(s, nil, &now) && now.handler == want.handler && now != want && sigaction(s, &want, nil) {
 			restored = append(restored, s)
 		}
 	}

@@ -12,10 +12,9 @@ import (
 
 // TestRestoreSignals: what signal() of C sets, which NVRTC calls, is undone, and what the program has asked for is not.
 func TestRestoreSignals(t *testing.T) {
-	const onStack, siginfo = 0x08000000, 4
 	require.Empty(t, RestoreSignals())
-	signal.Ignore(syscall.SIGUSR2)
-	defer signal.Reset(syscall.SIGUSR2)
+	signal.Ignore(syscall.SIGUSR2, syscall.SIGURG)
+	defer signal.Reset(syscall.SIGUSR2, syscall.SIGURG)
 	var before, ignored action
 	require.True(t, sigaction(syscall.SIGTERM, nil, &before))
 	require.True(t, sigaction(syscall.SIGUSR2, nil, &ignored))
@@ -23,7 +22,7 @@ func TestRestoreSignals(t *testing.T) {
 
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGXFSZ} {
 		changed := before
-		changed.rest[0] &^= onStack | siginfo
+		changed.rest[0] &^= needs
 		changed.rest[2] = 0 // the signals to block while it is handled
 		require.NotEqual(t, before, changed)
 		require.True(t, sigaction(s, &changed, nil))

@@ -49,8 +49,8 @@ func (s *Stream) PrefetchAll(ops []PrefetchOp) error {
 // indeterminate values. Nothing may access the memory while it is discarded. DiscardAll
 // ignores the locations of the operations, which may be the zero value.
 //
-// Driver 580 rarely loses a write (measured, in C too: one in some 5,000): memory that was discarded, prefetched to the
-// device and written there then reads as zeros on the host.
+// Driver 580 occasionally loses a write (measured, also in C: one in some 5,000): memory that was discarded, prefetched to
+// the device and written there then reads as zeros on the host.
 //
 // The rules and errors are those of [Stream.PrefetchAll]. It returns [ErrNotSupported]
 // with a driver before CUDA 13.0.

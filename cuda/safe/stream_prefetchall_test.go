@@ -66,16 +66,18 @@ func TestDiscardAll(t *testing.T) {
 		assert.ErrorIs(t, s.DiscardAll(ops), safe.ErrNotSupported)
 		return
 	}
-	require.NoError(t, b.FillAsync(s, 1))
-	require.NoError(t, s.DiscardAll(ops))
-	require.NoError(t, s.PrefetchAll(ops))
-	require.NoError(t, b.FillAsync(s, 2))
-	require.NoError(t, s.Synchronize())
-	if got := b.Data()[pages/4-1]; onGPU && got == 0 {
-		t.Log("CUDA has lost a write: see DiscardAll")
-	} else {
-		assert.EqualValues(t, 2, got)
+	var got float32
+	for range 3 { // on a GPU, CUDA loses one write in thousands: see DiscardAll
+		require.NoError(t, b.FillAsync(s, 1))
+		require.NoError(t, s.DiscardAll(ops))
+		require.NoError(t, s.PrefetchAll(ops))
+		require.NoError(t, b.FillAsync(s, 2))
+		require.NoError(t, s.Synchronize())
+		if got = b.Data()[pages/4-1]; got == 2 || !onGPU {
+			break
+		}
 	}
+	assert.EqualValues(t, 2, got)
 	assert.EqualValues(t, pages/4-1, kept.Data()[pages/4-1])
 	assert.Equal(t, x.Device().Raw(), lastPrefetch(t, b))
 	require.NoError(t, s.DiscardAll([]safe.PrefetchOp{safe.NewPrefetchOp(b, safe.Location{})}))

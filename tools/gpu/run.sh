@@ -141,6 +141,7 @@ for i in $(seq "${BUSY:-0}"); do
 	loops="$loops $!"
 done
 trap 'kill $loops 2>/dev/null' EXIT
+trap 'exit 1' HUP INT TERM
 
 program cudainfo
 program vectoradd

@@ -115,10 +115,10 @@ func NvrtcDestroyProgram(prog *NvrtcProgram) error {
 // needed after the call; during it the array and its strings are read by C, so pin each string with
 // a runtime.Pinner or use C memory. On Linux the call raises the process's soft limit on stacks and
 // restores it at the end; -modify-stack-limit=false prevents that. Before CUDA 13.1 on Linux
-// (measured), SIGINT and SIGTERM end the process with status 4 during the call, whatever the
-// program has asked os/signal for, and it leaves Go's handlers of these two and of SIGXFSZ without
-// SA_ONSTACK and SA_SIGINFO: call ffi.RestoreSignals after it, or such a signal may crash the
-// program.
+// (measured), SIGINT and SIGTERM end the process with status 4 while the source is read, and
+// SIGXFSZ is ignored. From then on, also before the call returns, Go's handlers of these signals
+// lack SA_ONSTACK and SA_SIGINFO: call ffi.RestoreSignals every few milliseconds during the call,
+// and after it, or such a signal may crash the program.
 //
 // Errors:
 //   - [NVRTC_ERROR_COMPILATION]: the source has errors, or ptxas refused the result or an option

@@ -20,8 +20,9 @@ func Open(int) error { return errors.ErrUnsupported }
 // Filled does nothing.
 func Filled(func(p unsafe.Pointer, valid uint64)) {}
 
-// Starved returns 0.
+// Starved and Lent return 0.
 func Starved() uint64 { return 0 }
+func Lent() int       { return 0 }
 
 // Requested, Completed and Ignored return 0.
 func Requested() uintptr { return 0 }

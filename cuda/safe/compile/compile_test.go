@@ -416,7 +416,7 @@ func TestInParallel(t *testing.T) {
 	})
 }
 
-// TestSignals: NVRTC leaves the signals to the Go runtime. Before CUDA 13.1 it takes some away.
+// TestSignals: after a compilation, the Go runtime's handlers of signals are whole. NVRTC before CUDA 13.1 breaks some.
 func TestSignals(t *testing.T) {
 	versions(t, func(t *testing.T, version string) {
 		_, err := Compile(context.Background(), twice, own(t))

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/ffi"
@@ -114,8 +116,9 @@ func (u *unit) compile(stop *atomic.Int32) (p *product, err error) {
 			return nil, err
 		}
 	}
+	restored := restoreSignals()
 	failed := nvrtc.NvrtcCompileProgram(program, int32(len(u.flags)), cStrings(u.flags, &pin))
-	ffi.RestoreSignals() // NVRTC before CUDA 13.1 takes some from the Go runtime
+	restored()
 	p = &product{Names: map[string]string{}}
 	if text, err := u.read(program, nvrtc.NvrtcGetProgramLogSize, nvrtc.NvrtcGetProgramLog); err == nil {
 		p.Log = strings.Trim(string(text), "\x00")
@@ -124,6 +127,30 @@ func (u *unit) compile(stop *atomic.Int32) (p *product, err error) {
 		return nil, &Error{Err: failed, Log: p.Log, Diagnostics: failures(parseLog(p.Log))}
 	}
 	return p, u.results(program, p)
+}
+
+// restoreSignals restores Go's handlers of signals every few milliseconds until stop, and then: NVRTC before CUDA 13.1
+// breaks some as soon as it has read the source, long before the call returns.
+func restoreSignals() (stop func()) {
+	var restoring sync.WaitGroup
+	stopped := make(chan struct{})
+	restoring.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				ffi.RestoreSignals()
+			case <-stopped:
+				return
+			}
+		}
+	})
+	return func() {
+		close(stopped)
+		restoring.Wait()
+		ffi.RestoreSignals()
+	}
 }
 
 // results copies the code and the symbols.

@@ -94,11 +94,12 @@ func (s *session) disable() (err error) {
 	return err
 }
 
-// passing is how long a call takes at most to write its record, on a busy machine.
-const passing = 10 * time.Millisecond
-
-// settling is how long the end of a recording waits for work in progress.
-var settling = 100 * time.Millisecond
+// The end of a recording sleeps for passing ms until calls have written their records, and for settling ms at most while
+// work is in progress. Sleeps are counted, not time: when the machine is so busy that calls stop, they take longer, too.
+const (
+	passing  = 10
+	settling = 100
+)
 
 // settle has CUPTI hand over the records of all work that has completed, after disable. CUPTI keeps buffers with records of
 // work in progress.
@@ -106,11 +107,14 @@ var settling = 100 * time.Millisecond
 // From CUDA 13.0 on, a flush frees a thread's buffer even if the thread is about to write a record there, which then
 // crashes (seen on busy machines). So there is no flush until calls have passed that place.
 func (s *session) settle() error {
-	time.Sleep(passing)
-	for end := time.Now().Add(settling); activity.Lent() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for range passing {
+		time.Sleep(time.Millisecond)
+	}
+	for i := 0; i < settling && activity.Lent() > 0; i++ {
 		if err := cupti.CuptiActivityFlushAll(0); err != nil {
 			return err
 		}
+		time.Sleep(time.Millisecond)
 	}
 	return nil
 }

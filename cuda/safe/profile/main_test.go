@@ -24,7 +24,7 @@ import (
 var onGPU = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
 
 // cuptiDouble is the double of CUPTI.
-var cuptiDouble struct{ work, other, refuse, enabled, calls uintptr }
+var cuptiDouble struct{ work, other, refuse, enabled, calls, early uintptr }
 
 func TestMain(m *testing.M) {
 	code, err := run(m)
@@ -65,7 +65,7 @@ func attachDouble(lib string) error {
 	if err != nil {
 		return err
 	}
-	for name, to := range map[string]*uintptr{"double_work": &cuptiDouble.work, "double_other": &cuptiDouble.other, "double_refuse": &cuptiDouble.refuse, "double_enabled": &cuptiDouble.enabled, "double_calls": &cuptiDouble.calls} {
+	for name, to := range map[string]*uintptr{"double_work": &cuptiDouble.work, "double_other": &cuptiDouble.other, "double_refuse": &cuptiDouble.refuse, "double_enabled": &cuptiDouble.enabled, "double_calls": &cuptiDouble.calls, "double_early": &cuptiDouble.early} {
 		if *to, err = purego.Dlsym(h, name); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ const (
 	doubleGraph    = int(cupti.CUPTI_ACTIVITY_KIND_GRAPH_TRACE) // of two kernels
 	doubleTimeless = 101                                        // a kernel whose times CUPTI does not know
 	doubleRunning  = 102                                        // a kernel that does not end
-	doubleSlow     = 103                                        // a launch that takes 30 ms, and fails
+	doubleSlow     = 103                                        // a launch that takes three flushes, and enqueues nothing
 	doubleQuery    = 0                                          // a call that enqueues nothing
 )
 
@@ -109,14 +109,11 @@ func tell(t *testing.T, what uintptr, value int) {
 }
 
 // enabled is what the double records, and whether there is a subscriber.
-func enabled() int {
-	n, _, _ := purego.SyscallN(cuptiDouble.enabled)
-	return int(n)
-}
+func enabled() int { return ask(cuptiDouble.enabled) }
 
-// calls is how many calls are in progress in the double.
-func calls() int {
-	n, _, _ := purego.SyscallN(cuptiDouble.calls)
+// ask asks the double for a number.
+func ask(what uintptr) int {
+	n, _, _ := purego.SyscallN(what)
 	return int(n)
 }
 

@@ -14,6 +14,8 @@ enum { MEMCPY = 1, MEMSET = 2, DRIVER = 4, KERNEL = 10, OVERHEAD = 17, MEMCPY2 =
 
 static int running; /* kernels in progress, which have no times yet: they keep the buffer, except from a forced flush */
 static int calls;   /* that are writing a record: they keep the buffer, and a forced flush crashes, as that of CUPTI may */
+static int flushes, early; /* early: while records of calls are enabled, or shortly after: CUPTI may crash, too */
+static uint64_t disabled;  /* when */
 
 static void (*request)(uint8_t **, size_t *, size_t *);
 static void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t);
@@ -36,6 +38,7 @@ static uint64_t now(void)
 /* What tests tell the double. */
 void double_other(int on) { other = on; }
 void double_refuse(int kind) { refuses = kind; }
+int double_early(void) { return early; }
 int double_calls(void) { return __atomic_load_n(&calls, __ATOMIC_ACQUIRE); }
 int double_enabled(void)
 {
@@ -94,7 +97,12 @@ int cuptiActivityEnable(int k)
 	return OK;
 }
 
-int cuptiActivityDisable(int k) { enabled[k] = 0; return OK; }
+int cuptiActivityDisable(int k)
+{
+	enabled[k] = 0;
+	disabled = now();
+	return OK;
+}
 
 static const char *const names[] = { 0, "cuLaunchKernel", "cuEventQuery", "cuMemcpyHtoDAsync_v2", "cuGraphLaunch", "cuMemsetD8Async" };
 
@@ -144,8 +152,12 @@ static uint8_t *append(uint32_t kind)
 	size_t max;
 	uint8_t *r;
 
-	if (buffer && filled + size_of(kind) > size)
+	if (buffer && filled + size_of(kind) > size && !calls)
 		hand_over();
+	if (buffer && filled + size_of(kind) > size) {
+		dropped++;
+		return NULL;
+	}
 	if (!buffer) {
 		request(&buffer, &size, &max);
 		filled = 0;
@@ -215,11 +227,15 @@ void double_work(int kind, int stream)
 		put_kernel(at, stream, 3, 1);
 		put_kernel(at + 5000, stream, 3, 2);
 	}
-	if (r && kind == SLOW) { /* it takes 30 ms */
+	if (r && kind == SLOW) { /* it takes three flushes */
+		int last = flushes + 3;
+
 		__atomic_add_fetch(&calls, 1, __ATOMIC_RELEASE);
-		pthread_mutex_unlock(&mutex);
-		usleep(30000);
-		pthread_mutex_lock(&mutex);
+		while (flushes < last) {
+			pthread_mutex_unlock(&mutex);
+			usleep(100);
+			pthread_mutex_lock(&mutex);
+		}
 		put64(r, 16, now());
 		__atomic_sub_fetch(&calls, 1, __ATOMIC_RELEASE);
 	}
@@ -248,6 +264,8 @@ void double_work(int kind, int stream)
 int cuptiActivityFlushAll(uint32_t flag)
 {
 	pthread_mutex_lock(&mutex);
+	flushes++;
+	early += enabled[DRIVER] || now() < disabled + 5000000;
 	if (flag && calls) {
 		fputs("the double of CUPTI: a forced flush during a call\n", stderr);
 		abort();
