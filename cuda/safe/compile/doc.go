@@ -40,7 +40,7 @@
 //
 // On Linux, NVRTC before CUDA 13.1 ends the program with status 4 if SIGINT or SIGTERM arrives while it reads a source, which
 // takes a part of each compilation, even if the program handles these signals with package os/signal. From then on, they
-// are handled as before. A program must not call signal.Ignore for them during a compilation: it would be undone.
+// are handled as before.
 //
 // # Goroutines
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
@@ -140,7 +141,7 @@ func restoreSignals() (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				ffi.RestoreSignals()
+				restore()
 			case <-stopped:
 				return
 			}
@@ -149,7 +150,16 @@ func restoreSignals() (stop func()) {
 	return func() {
 		close(stopped)
 		restoring.Wait()
-		ffi.RestoreSignals()
+		restore()
+	}
+}
+
+// restore restores Go's handlers. NVRTC also puts one back where the program ignores the signal by now.
+func restore() {
+	for _, s := range ffi.RestoreSignals() {
+		if signal.Ignored(s) {
+			signal.Ignore(s)
+		}
 	}
 }
 
