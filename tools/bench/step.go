@@ -29,8 +29,9 @@ var steps = group{
 }
 
 const (
-	stepArrays  = 7
-	stepFactors = 5
+	stepArrays    = 7
+	stepFactors   = 5
+	stepArguments = stepArrays + stepFactors + 2 // at most
 )
 
 // stepKernels are the kernels of a step, by the number of their arguments: arrays, factors, and twice the edge.
@@ -222,7 +223,7 @@ func (s *simulation) raw() error {
 func (s *simulation) elementwiseRaw(kernel int) error {
 	var address [stepArrays]driver.CUdeviceptr
 	var factor [stepFactors]float32
-	var params [stepArrays + stepFactors + 2]unsafe.Pointer
+	var params [stepArguments]unsafe.Pointer
 	edge, n := uint32(s.edge), 0
 	add := func(p unsafe.Pointer) { params[n] = p; n++ }
 	for i := range stepKernels[kernel].arrays {
@@ -248,7 +249,7 @@ func (s *simulation) safe() error {
 }
 
 func (s *simulation) elementwise(kernel int) error {
-	var room [stepArrays + stepFactors + 2]safe.Arg
+	var room [stepArguments]safe.Arg
 	return s.kernels[kernel].Launch(s.stream, s.shape(), s.values(kernel, &room)...)
 }
 
@@ -257,7 +258,7 @@ func (s *simulation) shape() safe.LaunchConfig {
 }
 
 // values puts the arguments of a kernel into args.
-func (s *simulation) values(kernel int, args *[stepArrays + stepFactors + 2]safe.Arg) []safe.Arg {
+func (s *simulation) values(kernel int, args *[stepArguments]safe.Arg) []safe.Arg {
 	n := 0
 	add := func(a safe.Arg) { args[n] = a; n++ }
 	for i := range stepKernels[kernel].arrays {
@@ -299,7 +300,7 @@ func (s *simulation) record() (err error) {
 		return err
 	}
 	add := func(b *safe.Batch, kernel int) error {
-		var room [stepArrays + stepFactors + 2]safe.Arg
+		var room [stepArguments]safe.Arg
 		return b.Launch(s.kernels[kernel], s.shape(), s.values(kernel, &room)...)
 	}
 	err = errors.Join(safe.BatchFill(s.before, s.arrays[0], 0), safe.BatchFill(s.before, result, 0), add(s.before, beforeTransform), add(s.between, beforeTransform))

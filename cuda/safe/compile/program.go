@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -117,9 +116,8 @@ func (u *unit) compile(stop *atomic.Int32) (p *product, err error) {
 			return nil, err
 		}
 	}
-	restored := restoreSignals()
+	defer restoreSignals()()
 	failed := nvrtc.NvrtcCompileProgram(program, int32(len(u.flags)), cStrings(u.flags, &pin))
-	restored()
 	p = &product{Names: map[string]string{}}
 	if text, err := u.read(program, nvrtc.NvrtcGetProgramLogSize, nvrtc.NvrtcGetProgramLog); err == nil {
 		p.Log = strings.Trim(string(text), "\x00")
@@ -133,9 +131,8 @@ func (u *unit) compile(stop *atomic.Int32) (p *product, err error) {
 // restoreSignals restores Go's handlers of signals every few milliseconds until stop, and then: NVRTC before CUDA 13.1
 // breaks some as soon as it has read the source, long before the call returns.
 func restoreSignals() (stop func()) {
-	var restoring sync.WaitGroup
 	stopped := make(chan struct{})
-	restoring.Go(func() {
+	go func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -146,10 +143,9 @@ func restoreSignals() (stop func()) {
 				return
 			}
 		}
-	})
+	}()
 	return func() {
-		close(stopped)
-		restoring.Wait()
+		stopped <- struct{}{}
 		restore()
 	}
 }

@@ -90,7 +90,6 @@ func (s *session) disable() (err error) {
 	for _, k := range s.kinds {
 		err = errors.Join(err, cupti.CuptiActivityDisable(k))
 	}
-	s.kinds = nil
 	return err
 }
 

@@ -39,7 +39,16 @@ static uint64_t now(void)
 void double_other(int on) { other = on; }
 void double_refuse(int kind) { refuses = kind; }
 int double_early(void) { return early; }
-int double_calls(void) { return __atomic_load_n(&calls, __ATOMIC_ACQUIRE); }
+int double_calls(void)
+{
+	int n;
+
+	pthread_mutex_lock(&mutex);
+	n = calls;
+	pthread_mutex_unlock(&mutex);
+	return n;
+}
+
 int double_enabled(void)
 {
 	int i, n = subscribed;
@@ -152,11 +161,12 @@ static uint8_t *append(uint32_t kind)
 	size_t max;
 	uint8_t *r;
 
-	if (buffer && filled + size_of(kind) > size && !calls)
-		hand_over();
 	if (buffer && filled + size_of(kind) > size) {
-		dropped++;
-		return NULL;
+		if (calls) {
+			dropped++;
+			return NULL;
+		}
+		hand_over();
 	}
 	if (!buffer) {
 		request(&buffer, &size, &max);
@@ -230,14 +240,14 @@ void double_work(int kind, int stream)
 	if (r && kind == SLOW) { /* it takes three flushes */
 		int last = flushes + 3;
 
-		__atomic_add_fetch(&calls, 1, __ATOMIC_RELEASE);
+		calls++;
 		while (flushes < last) {
 			pthread_mutex_unlock(&mutex);
 			usleep(100);
 			pthread_mutex_lock(&mutex);
 		}
 		put64(r, 16, now());
-		__atomic_sub_fetch(&calls, 1, __ATOMIC_RELEASE);
+		calls--;
 	}
 	r = kind == MEMCPY || kind == MEMSET ? record(kind) : NULL;
 	if (r && kind == MEMCPY) {
