@@ -13,7 +13,7 @@ SEQUENTIAL = gen gen/doc tools tools/api tools/apidiff tools/provenance tools/re
 # One package more than there are processors is tested at a time, as some wait.
 AT_ONCE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: help generate test test-all test-race proofs on-request test-checks test-next-go test-nocgo test-windows test-arm64 libraries api check fmt vet staticcheck provenance portable api-check uptodate bench storm example gpu-test-bundle
+.PHONY: help generate test test-all test-race proofs on-request test-checks test-nocgo test-windows test-arm64 libraries api check fmt vet staticcheck provenance portable api-check uptodate bench storm example gpu-test-bundle
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ test: ## run the tests, in about 3 minutes: the newest headers, one driver
 	$(say) 'every package, with the newest headers and one driver (make test-all does the rest)'
 	$(GO) test -short -p $(AT_ONCE) ./...
 
-test-all: test-race proofs on-request test-checks test-next-go test-nocgo test-windows test-arm64 ## run everything, as CI does
+test-all: test-race proofs on-request test-checks test-nocgo test-windows test-arm64 ## run everything, as CI does
 	$(say) 'random programs'
 	$(MAKE) storm RACE=1
 
@@ -50,23 +50,17 @@ on-request: ## generate, build and prove the libraries that are bound on request
 	$(GO) test -timeout 30m -count=1 -v -run '^TestProofRequested$$' ./gen >.cache/on-request.log 2>&1; code=$$?; \
 	grep -v '^ *--- PASS\|^=== ' .cache/on-request.log; exit $$code
 
-test-checks: ## run the tests of the calls under the other checks that Go has
-	$(say) 'calls, with pointers to Go memory in C checked'
-	GOEXPERIMENT=cgocheck2 $(GO) test -short ./cuda/...
-	$(say) 'package safe, with the order of its locks checked'
-	$(GO) test -short -skip '^(TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/internal/admit ./cuda/safe ./cuda/safe/library ./cuda/safe/blas ./cuda/safe/random
+test-checks: ## run the tests of the calls under the other checks that Go has, with a newer Go
+	$(say) 'calls with $(NEXT_GO), with pointers to Go memory in C and the order of locks checked'
+	GOTOOLCHAIN=$(NEXT_GO) GOEXPERIMENT=cgocheck2 $(GO) test -short -skip '^(TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/...
 	$(say) 'package safe, with data races in its C checked'
 	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(GO) test -short ./cuda/safe
-
-test-next-go: ## run the tests of the calls with a newer Go
-	$(say) 'calls, with $(NEXT_GO)'
-	GOTOOLCHAIN=$(NEXT_GO) $(GO) test -short ./cuda/generated/... ./cuda/internal/... ./cuda/ffi ./cuda/safe
 
 test-nocgo: ## run the tests of the raw packages and of package safe without cgo, by the tag cudabind_nocgo
 	$(say) 'raw packages without cgo'
 	CGO_ENABLED=0 $(GO) test -tags cudabind_nocgo ./cuda/generated/... ./cuda/internal/...
 	$(say) 'package safe without cgo, with pointer conversions checked'
-	CGO_ENABLED=0 $(GO) test -short -tags cudabind_nocgo -gcflags=all=-d=checkptr ./cuda/internal/rt ./cuda/safe/...
+	CGO_ENABLED=0 $(GO) test -short -tags cudabind_nocgo -gcflags=github.com/...=-d=checkptr ./cuda/internal/rt ./cuda/safe/...
 	$(GO) test -run '^TestProofWays$$/^linux_amd64_without_cgo$$' ./gen
 
 # The C compilers for other systems, and what runs their programs: Debian's packages
@@ -81,7 +75,6 @@ test-windows: ## run the tests of the raw packages and of package safe under win
 	CUDABIND_TEST_LIBRARIES=$(CURDIR)/.cache/dll CC=x86_64-w64-mingw32-gcc CGO_ENABLED=0 \
 		$(GO) test -count=1 -tags cudabind_nocgo -run '^TestPrebuild$$' ./cuda/generated/driver
 	CUDABIND_TEST_LIBRARIES='Z:$(subst /,\,$(CURDIR)/.cache/dll)' GOOS=windows CGO_ENABLED=0 $(GO) test -exec '$(WINE)' ./cuda/generated/driver
-	GOOS=windows $(GO) vet ./cuda/generated/...
 	$(say) 'package safe on Windows, under wine'
 	CC=x86_64-w64-mingw32-gcc CGO_ENABLED=0 $(GO) run ./tools/simdriver -o .cache/dll >/dev/null
 	x86_64-w64-mingw32-gcc -shared -o .cache/dll/tool.dll cuda/internal/nvtx/testdata/tool.c
@@ -138,12 +131,8 @@ provenance: ## fail where a file holds a sentence of NVIDIA's headers
 	$(GO) run ./tools/provenance
 
 portable:
-	CGO_ENABLED=0 $(GO) build ./...
-	CGO_ENABLED=0 GOOS=darwin $(GO) build ./...
-	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
-	CGO_ENABLED=0 GOOS=windows GOARCH=arm64 $(GO) build ./cuda/...
-	CGO_ENABLED=0 GOOS=windows $(GO) vet ./cuda/... ./tools/simdriver/...
-	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	$(GO) run ./tools/portable
+	CGO_ENABLED=0 GOOS=windows $(GO) vet ./cuda/...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet -tags cudabind_nocgo ./cuda/...
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 $(GO) vet -tags cudabind_nocgo ./cuda/...
 

@@ -1,0 +1,168 @@
+// Command portable type-checks the module's packages and their tests as builds for other
+// systems see them, and prints what does not compile there:
+//
+//	go run ./tools/portable
+//
+// It reads sources alone, as compiling the standard library for each system takes minutes.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// A system is what a build is for, without cgo.
+type system struct{ os, arch, tags string }
+
+func (s system) String() string {
+	return strings.TrimSuffix(s.os+"/"+s.arch+" "+s.tags, " ")
+}
+
+var systems = []system{
+	{"linux", "amd64", ""},
+	{"linux", "amd64", "cudabind_nocgo"},
+	{"linux", "arm64", ""},
+	{"linux", "arm64", "cudabind_nocgo"},
+	{"windows", "amd64", ""},
+	{"windows", "arm64", ""},
+	{"darwin", "arm64", ""},
+}
+
+func main() {
+	failed := false
+	for _, s := range systems {
+		if err := check(s, ".", "./..."); err != nil {
+			fmt.Fprintf(os.Stderr, "portable: %v:\n%v\n", s, err)
+			failed = true
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// check type-checks the packages in a folder that match the patterns, and their tests.
+func check(s system, dir string, patterns ...string) error {
+	all, err := list(s, dir, patterns...)
+	if err != nil {
+		return err
+	}
+	c := &checker{files: token.NewFileSet(), sizes: types.SizesFor("gc", s.arch), checked: map[string]*types.Package{"unsafe": types.Unsafe}}
+	for i := range all { // each stands after what it imports
+		c.check(&all[i])
+	}
+	return errors.Join(c.errs...)
+}
+
+// A listed is a package as go list describes it, or a variant of one that is compiled for a test.
+type listed struct {
+	ImportPath string
+	Name       string
+	Dir        string
+	GoFiles    []string
+	ImportMap  map[string]string
+	Module     *struct{ Main bool }
+}
+
+func list(s system, dir string, patterns ...string) (all []listed, err error) {
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-test", "-tags=" + s.tags, "-json=ImportPath,Name,Dir,GoFiles,ImportMap,Module"}, patterns...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS="+s.os, "GOARCH="+s.arch, "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	for d := json.NewDecoder(out); ; {
+		var p listed
+		if err := d.Decode(&p); err != nil {
+			break // at the end, or what Wait reports
+		}
+		all = append(all, p)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	return all, nil
+}
+
+// A checker type-checks packages for one system.
+type checker struct {
+	files   *token.FileSet
+	sizes   types.Sizes
+	checked map[string]*types.Package // by ImportPath
+	errs    []error
+}
+
+func (c *checker) check(p *listed) {
+	if p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test") { // the latter is the test's main, which go generates
+		return
+	}
+	files, err := c.parse(p)
+	if err != nil {
+		c.errs = append(c.errs, err)
+		return
+	}
+	ours := p.Module != nil && p.Module.Main
+	config := types.Config{
+		Sizes:            c.sizes,
+		IgnoreFuncBodies: !ours,
+		Importer:         importer{c, p},
+		Error: func(err error) {
+			if ours {
+				c.errs = append(c.errs, err)
+			}
+		},
+	}
+	path, _, _ := strings.Cut(p.ImportPath, " ") // without " [q.test]", for which it is compiled
+	c.checked[p.ImportPath], _ = config.Check(path, c.files, files, nil)
+}
+
+// parse reads the files of a package, several at once.
+func (c *checker) parse(p *listed) ([]*ast.File, error) {
+	files, errs := make([]*ast.File, len(p.GoFiles)), make([]error, len(p.GoFiles))
+	var wait sync.WaitGroup
+	turn := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, name := range p.GoFiles {
+		wait.Go(func() {
+			turn <- struct{}{}
+			files[i], errs[i] = parser.ParseFile(c.files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			<-turn
+		})
+	}
+	wait.Wait()
+	return files, errors.Join(errs...)
+}
+
+// An importer finds what a package imports.
+type importer struct {
+	*checker
+	by *listed
+}
+
+// Import implements [types.Importer].
+func (i importer) Import(path string) (*types.Package, error) {
+	if other := i.by.ImportMap[path]; other != "" {
+		path = other
+	}
+	if p := i.checked[path]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%s is not there", path)
+}
