@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -147,31 +148,22 @@ func write(dir string, files map[string][]byte) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		if err := os.WriteFile(filepath.Join(tmp, name), files[name], 0o666); err != nil {
 			return fmt.Errorf("writing the package: %w", err)
 		}
 	}
-	stale, err := generated(dir)
+	stale, err := replaceable(dir, files)
 	if err != nil {
 		return err
-	}
-	for _, name := range names {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && !slices.Contains(stale, name) {
-			return fmt.Errorf("%s is not generated code and would be overwritten: give it another name", filepath.Join(dir, name))
-		}
 	}
 	for _, name := range names {
 		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
-	for _, name := range stale {
+	for name := range stale {
 		if files[name] == nil {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				return err
@@ -181,35 +173,69 @@ func write(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// generated lists the files in dir that an earlier run wrote.
-func generated(dir string) ([]string, error) {
+// replaceable returns the files in dir that an earlier run wrote and files may replace. It returns an error if
+// one belongs to the package of another header, or if a file that is not generated would be overwritten.
+func replaceable(dir string, files map[string][]byte) (stale map[string]string, err error) {
+	stale, err = generated(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && stale[name] == "" {
+			return nil, fmt.Errorf("%s is not generated code and would be overwritten: give it another name", filepath.Join(dir, name))
+		}
+		for _, old := range slices.Sorted(maps.Keys(stale)) {
+			if was, is := stale[old], headerOf(files[name]); was != is {
+				return nil, fmt.Errorf("%s is of a package from %s, which one from %s would replace: give -out another folder, or remove that package first", filepath.Join(dir, old), was, is)
+			}
+		}
+	}
+	return stale, nil
+}
+
+// generated returns the files in dir that an earlier run wrote, and the header of each.
+func generated(dir string) (headers map[string]string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	headers = map[string]string{}
 	for _, e := range entries {
 		if !e.Type().IsRegular() || e.Name()[0] != 'z' {
 			continue
 		}
-		ours, err := startsWith(filepath.Join(dir, e.Name()), emit.Marker+" from ")
+		text, err := beginning(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}
-		if ours {
-			names = append(names, e.Name())
+		if header := headerOf(text); header != "" {
+			headers[e.Name()] = header
 		}
 	}
-	return names, nil
+	return headers, nil
 }
 
-func startsWith(path, prefix string) (bool, error) {
+// headerOf returns the header that the first line of a generated file names, and "" for other files.
+func headerOf(text []byte) string {
+	rest, ok := bytes.CutPrefix(text, []byte(emit.Marker+" from "))
+	if !ok {
+		return ""
+	}
+	end := bytes.IndexAny(rest, " ;\n")
+	return string(rest[:max(end, 0)])
+}
+
+// beginning reads enough of a file for headerOf.
+func beginning(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, len(prefix))
-	n, _ := io.ReadFull(f, head)
-	return string(head[:n]) == prefix, nil
+	head := make([]byte, 512)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, err
+	}
+	return head[:n], nil
 }

@@ -19,11 +19,11 @@ import (
 // their meaning.
 func losses(dir string, files map[string][]byte, frozen, names map[string]string, stderr io.Writer) error {
 	before := map[string]declared{}
-	old, err := generated(dir)
+	old, err := replaceable(dir, files)
 	if err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	for _, name := range old {
+	for name := range old {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return err

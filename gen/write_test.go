@@ -77,6 +77,15 @@ func TestWriteRefuses(t *testing.T) {
 	assert.Equal(t, before, listing(t, dir))
 }
 
+// The package of another header is not replaced, and then nothing is written.
+func TestWriteRefusesOther(t *testing.T) {
+	before := map[string]string{"za.go": emit.Marker + " from cufft.h (CUDA 12.4); DO NOT EDIT.\n", "zb.go": marked}
+	dir := folder(t, before)
+	err := write(dir, map[string][]byte{"za.go": []byte(marked), "zc.go": []byte(marked)})
+	require.ErrorContains(t, err, filepath.Join(dir, "za.go")+" is of a package from cufft.h, which one from cuda.h would replace: give -out another folder")
+	assert.Equal(t, before, listing(t, dir))
+}
+
 func TestWriteErrors(t *testing.T) {
 	dir := folder(t, map[string]string{"file": "", "za.go/x": ""})
 	files := map[string][]byte{"za.go": []byte(marked)}
