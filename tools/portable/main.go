@@ -69,15 +69,15 @@ func check(s system, dir string, patterns ...string) error {
 // A listed is a package as go list describes it, or a variant of one that is compiled for a test.
 type listed struct {
 	ImportPath string
-	Name       string
 	Dir        string
 	GoFiles    []string
+	SFiles     []string
 	ImportMap  map[string]string
 	Module     *struct{ Main bool }
 }
 
 func list(s system, dir string, patterns ...string) (all []listed, err error) {
-	cmd := exec.Command("go", append([]string{"list", "-deps", "-test", "-tags=" + s.tags, "-json=ImportPath,Name,Dir,GoFiles,ImportMap,Module"}, patterns...)...)
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-test", "-tags=" + s.tags, "-json=ImportPath,Dir,GoFiles,SFiles,ImportMap,Module"}, patterns...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS="+s.os, "GOARCH="+s.arch, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
@@ -130,8 +130,22 @@ func (c *checker) check(p *listed) {
 			}
 		},
 	}
+	if ours && len(p.SFiles) == 0 {
+		c.bodies(files)
+	}
 	path, _, _ := strings.Cut(p.ImportPath, " ") // without " [q.test]", for which it is compiled
 	c.checked[p.ImportPath], _ = config.Check(path, c.files, files, nil)
+}
+
+// bodies tells of functions without a body, in a package without assembly that could have it.
+func (c *checker) bodies(files []*ast.File) {
+	for _, f := range files {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body == nil {
+				c.errs = append(c.errs, fmt.Errorf("%v: %s has no body", c.files.Position(fn.Pos()), fn.Name.Name))
+			}
+		}
+	}
 }
 
 // parse reads the files of a package, several at once.

@@ -19,6 +19,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{"a file of another system", linux, ""},
 		{"a file of this system", windows, "undefined: noSuchName"},
+		{"a function that only assembly of another architecture has", arm64, "f_arm64.go:3:1: assembled has no body"},
 		{"a test inside the package", arm64, "undefined: alsoNot"},
 		{"a test beside the package, with a tag", tagged, "undefined: p.Hidden"},
 	} {
@@ -28,6 +29,9 @@ func TestCheck(t *testing.T) {
 				"go.mod":           "module example.com/p\n\ngo 1.26\n",
 				"p.go":             "package p\n\nimport \"os\"\n\nvar Name = os.Args[0]\n",
 				"p_windows.go":     "package p\n\nfunc f() { noSuchName() }\n",
+				"f_amd64.go":       "package p\n\nfunc assembled()\n",
+				"f_amd64.s":        "",
+				"f_arm64.go":       "package p\n\nfunc assembled()\n",
 				"in_test.go":       "package p\n\nvar hidden = Name\n",
 				"in_arm64_test.go": "package p\n\nvar _ = alsoNot\n",
 				"out_test.go":      "package p_test\n\nimport (\n\t\"testing\"\n\n\t\"example.com/p\"\n)\n\nfunc Test(*testing.T) { _ = p.Name }\n",

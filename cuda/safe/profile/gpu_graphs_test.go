@@ -190,6 +190,38 @@ func TestGPULive(t *testing.T) {
 	})
 }
 
+// TestGPUStopDuringWork: recordings end while threads wait for kernels inside CUDA. The waits then write their records.
+func TestGPUStopDuringWork(t *testing.T) {
+	needsGPU(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		g := onTheGPU(t)
+		var stopped atomic.Bool
+		var wg sync.WaitGroup
+		for i := range 4 {
+			s := g.stream()
+			wg.Go(func() {
+				for !stopped.Load() {
+					g.spinFor(s, time.Duration(150+50*i)*time.Millisecond)
+					require.NoError(g, s.SynchronizeBlocking())
+				}
+			})
+		}
+		for n := range 20 {
+			r := start(t, Options{AllCalls: n%2 == 1})
+			time.Sleep(time.Duration(7*n) * time.Millisecond)
+			stop(t, r)
+		}
+		stopped.Store(true)
+		wg.Wait()
+		r := start(t, Options{})
+		g.launch(g.s)
+		g.wait(g.s)
+		tl := stop(t, r)
+		assert.Len(t, tl.Work, 1)
+		assert.Zero(t, tl.Lost)
+	})
+}
+
 // step is what goroutine i does in TestGPULive.
 func (g *gpu) step(i int, s *safe.Stream, old *safe.GraphExec) {
 	switch i {
