@@ -34,7 +34,7 @@ test-all: test-race proofs on-request test-checks test-nocgo test-windows test-a
 	$(MAKE) storm RACE=1
 
 test-race:
-	$(say) 'every package with the race detector, on simulated drivers of 4 versions'
+	$(say) 'every package with the race detector, package safe on simulated drivers of 2 versions'
 	$(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v $(SEQUENTIAL:%=-e '/cudabind/%$$'))
 
 proofs: ## test the generator and its tools in full, and prove every version's package and comments against NVIDIA's headers and the C compiler
@@ -53,6 +53,8 @@ on-request: ## generate, build and prove the libraries that are bound on request
 test-checks: ## run the tests of the calls under the other checks that Go has, with a newer Go
 	$(say) 'calls with $(NEXT_GO), with pointers to Go memory in C and the order of locks checked'
 	GOTOOLCHAIN=$(NEXT_GO) GOEXPERIMENT=cgocheck2 $(GO) test -short -skip '^(TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/...
+	$(say) 'package safe on simulated drivers of 2 more versions'
+	$(GO) test -run '^TestSimOtherDrivers$$/^1[23]' ./cuda/safe
 	$(say) 'package safe, with data races in its C checked'
 	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(GO) test -short ./cuda/safe
 

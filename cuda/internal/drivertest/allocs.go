@@ -10,10 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// WithRace tells whether the tests were built with the race detector.
+func WithRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
 // NotWithRace skips a test of allocations under the race detector: there, a [sync.Pool] forgets values on purpose.
 func NotWithRace(t testing.TB) {
 	t.Helper()
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if WithRace() {
 		t.Skip("the race detector makes sync.Pool forget")
 	}
 }
