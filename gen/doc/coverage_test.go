@@ -2,11 +2,13 @@ package doc
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +41,53 @@ func complete(t *testing.T, api, version string) *model.API {
 	require.NoError(t, model.Complete(a, model.Options{Frozen: frozen(t, api, version)}))
 	completed[key] = a
 	return a
+}
+
+// everyVersion parses each API of every pinned CUDA version, of libraries the newest of each major version, and fills in
+// the comments. Several tests read what it returns.
+var everyVersion = sync.OnceValues(func() (all []*model.API, err error) {
+	releases := headers.Releases()
+	for i, r := range releases {
+		last := i+1 == len(releases) || model.Major(releases[i+1].Version) != model.Major(r.Version)
+		dir, err := r.Find()
+		if err != nil {
+			return nil, err
+		}
+		for _, api := range model.APIs() {
+			if model.RowOf(api).Own != nil && !last {
+				continue
+			}
+			a, err := parse.Parse(os.DirFS(dir), api)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // this version has no such library
+			}
+			if err == nil {
+				err = model.Complete(a, model.Options{})
+			}
+			if err == nil {
+				err = Fill(a, nil)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s of CUDA %s: %w", api, r.Version, err)
+			}
+			all = append(all, a)
+		}
+	}
+	return all, nil
+})
+
+// pinned is everyVersion for a test, which -short and missing headers skip.
+func pinned(t *testing.T) []*model.API {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("parses every pinned version: make proofs runs it")
+	}
+	all, err := everyVersion()
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("needs the headers that make generate fetches: %v", err)
+	}
+	require.NoError(t, err)
+	return all
 }
 
 // frozen is what plain names mean in the published package of a version, nil where there is none.

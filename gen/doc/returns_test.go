@@ -1,13 +1,10 @@
 package doc
 
 import (
-	"errors"
 	"go/ast"
 	godoc "go/doc"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -19,8 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cudabind/cudabind/gen/model"
-	"github.com/cudabind/cudabind/gen/parse"
-	"github.com/cudabind/cudabind/headers"
 )
 
 // TestReturnsCommitted reads the committed packages: the comment of each function links to every
@@ -88,38 +83,17 @@ func TestCommentsSaySomething(t *testing.T) {
 
 // TestReturns looks for the codes in the comments of every pinned version.
 func TestReturns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make test-all runs it")
-	}
-	releases := headers.Releases()
-	for i, r := range releases {
-		last := i+1 == len(releases) || model.Major(releases[i+1].Version) != model.Major(r.Version)
-		dir, err := r.Find()
-		if err != nil {
-			t.Skipf("needs the headers that make generate fetches: %v", err)
-		}
-		for _, api := range model.APIs() {
-			if model.RowOf(api).Own != nil && !last {
-				continue // of libraries the newest of each major version suffices
+	for _, a := range pinned(t) {
+		t.Run(a.Version+"/"+a.Row.API, func(t *testing.T) {
+			told := map[string]string{}
+			for _, f := range a.Funcs {
+				told[f.Go] = strings.Join(f.Doc, "\n")
 			}
-			t.Run(r.Version+"/"+api, func(t *testing.T) {
-				a, err := parse.Parse(os.DirFS(dir), api)
-				if errors.Is(err, fs.ErrNotExist) {
-					t.Skip("this version has no such library")
-				}
-				require.NoError(t, err)
-				require.NoError(t, model.Complete(a, model.Options{}))
-				require.NoError(t, Fill(a, nil))
-				told := map[string]string{}
-				for _, f := range a.Funcs {
-					told[f.Go] = strings.Join(f.Doc, "\n")
-				}
-				for _, al := range a.Aliases {
-					told[al.Go] = strings.Join(al.Doc, "\n")
-				}
-				checkReturns(t, a, told)
-			})
-		}
+			for _, al := range a.Aliases {
+				told[al.Go] = strings.Join(al.Doc, "\n")
+			}
+			checkReturns(t, a, told)
+		})
 	}
 }
 

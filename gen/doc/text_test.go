@@ -1,10 +1,7 @@
 package doc
 
 import (
-	"errors"
-	"io/fs"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cudabind/cudabind/gen/model"
-	"github.com/cudabind/cudabind/gen/parse"
-	"github.com/cudabind/cudabind/headers"
 )
 
 // declared is everything that any pinned version declares.
@@ -25,28 +20,12 @@ type declared struct {
 	values  map[string]bool            // enumerators and constants
 }
 
-// everything parses every pinned version of both APIs.
+// everything is what the pinned versions declare.
 func everything(t *testing.T) declared {
 	t.Helper()
 	d := declared{map[string]map[string]bool{}, map[string]map[string]bool{}, map[string]bool{}}
-	releases := headers.Releases()
-	for i, r := range releases {
-		last := i+1 == len(releases) || model.Major(releases[i+1].Version) != model.Major(r.Version)
-		dir, err := r.Find()
-		if err != nil {
-			t.Skipf("needs the headers that make generate fetches: %v", err)
-		}
-		for _, api := range model.APIs() {
-			if model.RowOf(api).Own != nil && !last {
-				continue // of libraries the newest of each major version suffices
-			}
-			a, err := parse.Parse(os.DirFS(dir), api)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // this version has no such library
-			}
-			require.NoError(t, err)
-			d.add(a)
-		}
+	for _, a := range pinned(t) {
+		d.add(a)
 	}
 	return d
 }
@@ -115,12 +94,9 @@ func memberPaths(d *model.Decl, prefix string, into map[string]bool) {
 // TestText checks that every entry is about something that exists, under the
 // names that exist.
 func TestText(t *testing.T) {
-	if testing.Short() {
-		t.Skip("parses every pinned version: make proofs runs it")
-	}
+	d := everything(t)
 	all, err := texts()
 	require.NoError(t, err)
-	d := everything(t)
 	for key, e := range all {
 		api := apiOf(key)
 		_, isFunc := d.params[key]
