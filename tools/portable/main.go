@@ -32,7 +32,7 @@ func (s system) String() string {
 
 var systems = []system{
 	{"linux", "amd64", ""},
-	{"linux", "amd64", "cudabind_nocgo"},
+	{"linux", "amd64", "cudabind_nocgo,cudabind_lockorder"},
 	{"linux", "arm64", ""},
 	{"linux", "arm64", "cudabind_nocgo"},
 	{"windows", "amd64", ""},
