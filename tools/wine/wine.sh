@@ -10,13 +10,24 @@ set -e
 here=$(cd "$(dirname "$0")" && pwd)
 wine64=/usr/lib/wine/wine64
 export WINEDEBUG="${WINEDEBUG:--all}" WINEPREFIX="${WINEPREFIX:-$here/../../.cache/wine}"
+
+# again runs a command until it succeeds: wine can fail beside a server of before that is ending.
+again() {
+	for pause in 1 2 4 0; do
+		"$@" >/dev/null 2>&1 </dev/null && return
+		sleep "$pause"
+	done
+	echo "$0: failed: $*" >&2
+	return 1
+}
+
 dll=$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll
 if ! [ -e "$dll" ]; then
 	mkdir -p "$WINEPREFIX"
 	(
 		flock 9 # several tests may begin at once
 		if ! [ -e "$dll" ]; then
-			"$wine64" wineboot -i >/dev/null 2>&1
+			again "$wine64" wineboot -i
 			x86_64-w64-mingw32-gcc -O2 -shared -o "$dll.new" "$here/bcryptprimitives.c" -ladvapi32
 			mv "$dll.new" "$dll"
 		fi
@@ -24,5 +35,5 @@ if ! [ -e "$dll" ]; then
 fi
 # wine's services outlive the program. Start them first, or they inherit its output, and go test waits
 # for the end of that.
-"$wine64" wineboot >/dev/null 2>&1 </dev/null
+again "$wine64" wineboot
 exec "$wine64" "$@"
