@@ -29,7 +29,9 @@ test: ## run the tests, in about 3 minutes: the newest headers, one driver
 	$(say) 'every package, with the newest headers and one driver (make test-all does the rest)'
 	$(GO) test -short -p $(AT_ONCE) ./...
 
-test-all: test-race proofs on-request test-checks test-nocgo test-windows test-arm64 ## run everything, as CI does
+test-all: test-race proofs on-request test-checks test-nocgo ## run everything, as CI does
+	$(say) 'other systems, beside each other, as each keeps one processor busy'
+	$(MAKE) -j2 -Otarget test-windows test-arm64
 	$(say) 'random programs'
 	$(MAKE) storm RACE=1
 
