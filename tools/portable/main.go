@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ var systems = []system{
 func main() {
 	failed := false
 	for _, s := range systems {
-		if err := check(s, ".", "./..."); err != nil {
+		if err := check(s, "."); err != nil {
 			fmt.Fprintf(os.Stderr, "portable: %v:\n%v\n", s, err)
 			failed = true
 		}
@@ -53,9 +54,9 @@ func main() {
 	}
 }
 
-// check type-checks the packages in a folder that match the patterns, and their tests.
-func check(s system, dir string, patterns ...string) error {
-	all, err := list(s, dir, patterns...)
+// check type-checks the packages in and below a folder, and their tests.
+func check(s system, dir string) error {
+	all, err := list(s, dir)
 	if err != nil {
 		return err
 	}
@@ -76,30 +77,24 @@ type listed struct {
 	Module     *struct{ Main bool }
 }
 
-func list(s system, dir string, patterns ...string) (all []listed, err error) {
-	cmd := exec.Command("go", append([]string{"list", "-deps", "-test", "-tags=" + s.tags, "-json=ImportPath,Dir,GoFiles,SFiles,ImportMap,Module"}, patterns...)...)
+func list(s system, dir string) (all []listed, err error) {
+	cmd := exec.Command("go", "list", "-deps", "-test", "-tags="+s.tags, "-json=ImportPath,Dir,GoFiles,SFiles,ImportMap,Module", "./...")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS="+s.os, "GOARCH="+s.arch, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
+	out, err := cmd.Output()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("go list: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	for d := json.NewDecoder(out); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
-		if err := d.Decode(&p); err != nil {
-			break // at the end, or what Wait reports
+		if err := d.Decode(&p); err == io.EOF {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
 		}
 		all = append(all, p)
 	}
-	_, _ = io.Copy(io.Discard, out)
-	if err := cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
-	}
-	return all, nil
 }
 
 // A checker type-checks packages for one system.

@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 			} {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 			}
-			err := check(tt.on, dir, "./...")
+			err := check(tt.on, dir)
 			if tt.want == "" {
 				assert.NoError(t, err)
 				return
@@ -48,6 +48,6 @@ func TestCheck(t *testing.T) {
 		})
 	}
 	t.Run("no such package", func(t *testing.T) {
-		assert.ErrorContains(t, check(linux, t.TempDir(), "./..."), "go list")
+		assert.ErrorContains(t, check(linux, t.TempDir()), "go list")
 	})
 }
