@@ -29,9 +29,9 @@ test: ## run the tests, in about 3 minutes: the newest headers, one driver
 	$(say) 'every package, with the newest headers and one driver (make test-all does the rest)'
 	$(GO) test -short -p $(AT_ONCE) ./...
 
-test-all: test-race proofs on-request test-checks test-nocgo ## run everything, as CI does
-	$(say) 'other systems, beside each other, as each keeps one processor busy'
-	$(MAKE) -j2 -Otarget test-windows test-arm64
+test-all: test-race proofs on-request test-checks ## run everything, as CI does
+	$(say) 'other ways of calling, two at a time, as an emulator keeps one processor busy'
+	$(MAKE) -j2 -Otarget test-arm64 test-nocgo test-windows
 	$(say) 'random programs'
 	$(MAKE) storm RACE=1
 
@@ -52,13 +52,17 @@ on-request: ## generate, build and prove the libraries that are bound on request
 	$(GO) test -timeout 30m -count=1 -v -run '^TestProofRequested$$' ./gen >.cache/on-request.log 2>&1; code=$$?; \
 	grep -v '^ *--- PASS\|^=== ' .cache/on-request.log; exit $$code
 
+# Checks that go together: with a newer Go, of pointers to Go memory in C, and of the order of locks.
+CHECKS = GOTOOLCHAIN=$(NEXT_GO) GOEXPERIMENT=cgocheck2
+CHECKED = -short -tags cudabind_lockorder -skip '^(TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$'
+
 test-checks: ## run the tests of the calls under the other checks that Go has, with a newer Go
 	$(say) 'calls with $(NEXT_GO), with pointers to Go memory in C and the order of locks checked'
-	GOTOOLCHAIN=$(NEXT_GO) GOEXPERIMENT=cgocheck2 $(GO) test -short -skip '^(TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/...
+	$(CHECKS) $(GO) test $(CHECKED) $$($(GO) list ./cuda/... | grep -v '/cuda/safe$$')
+	$(say) 'package safe so, and with data races in its C checked'
+	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(CHECKS) $(GO) test $(CHECKED) ./cuda/safe
 	$(say) 'package safe on simulated drivers of 2 more versions'
 	$(GO) test -run '^TestSimOtherDrivers$$/^1[23]' ./cuda/safe
-	$(say) 'package safe, with data races in its C checked'
-	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(GO) test -short ./cuda/safe
 
 test-nocgo: ## run the tests of the raw packages and of package safe without cgo, by the tag cudabind_nocgo
 	$(say) 'raw packages without cgo'
