@@ -53,14 +53,14 @@ on-request: ## generate, build and prove the libraries that are bound on request
 	grep -v '^ *--- PASS\|^=== ' .cache/on-request.log; exit $$code
 
 # Checks that go together: with a newer Go, of pointers to Go memory in C, and of the order of locks.
-CHECKS = GOTOOLCHAIN=$(NEXT_GO) GOEXPERIMENT=cgocheck2
-CHECKED = -short -tags cudabind_lockorder -skip '^(TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$'
+CHECKED = GOTOOLCHAIN=$(NEXT_GO) GOEXPERIMENT=cgocheck2 $(GO) test -short -tags cudabind_lockorder \
+	-skip '^(TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$'
 
 test-checks: ## run the tests of the calls under the other checks that Go has, with a newer Go
 	$(say) 'calls with $(NEXT_GO), with pointers to Go memory in C and the order of locks checked'
-	$(CHECKS) $(GO) test $(CHECKED) $$($(GO) list ./cuda/... | grep -v '/cuda/safe$$')
-	$(say) 'package safe so, and with data races in its C checked'
-	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(CHECKS) $(GO) test $(CHECKED) ./cuda/safe
+	$(CHECKED) $$($(GO) list ./cuda/... | grep -v '/cuda/safe$$')
+	$(say) 'package safe, with the same and data races in its C checked'
+	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(CHECKED) ./cuda/safe
 	$(say) 'package safe on simulated drivers of 2 more versions'
 	$(GO) test -run '^TestSimOtherDrivers$$/^1[23]' ./cuda/safe
 

@@ -180,14 +180,16 @@ func replaceable(dir string, files map[string][]byte) (stale map[string]string, 
 	if err != nil {
 		return nil, err
 	}
+	header := "" // all files name the same
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && stale[name] == "" {
 			return nil, fmt.Errorf("%s is not generated code and would be overwritten: give it another name", filepath.Join(dir, name))
 		}
-		for _, old := range slices.Sorted(maps.Keys(stale)) {
-			if was, is := stale[old], headerOf(files[name]); was != is {
-				return nil, fmt.Errorf("%s is of a package from %s, which one from %s would replace: give -out another folder, or remove that package first", filepath.Join(dir, old), was, is)
-			}
+		header = headerOf(files[name])
+	}
+	for _, old := range slices.Sorted(maps.Keys(stale)) {
+		if stale[old] != header {
+			return nil, fmt.Errorf("%s is of a package from %s, which one from %s would replace: give -out another folder, or remove that package first", filepath.Join(dir, old), stale[old], header)
 		}
 	}
 	return stale, nil

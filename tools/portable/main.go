@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 )
@@ -147,12 +146,9 @@ func (c *checker) bodies(files []*ast.File) {
 func (c *checker) parse(p *listed) ([]*ast.File, error) {
 	files, errs := make([]*ast.File, len(p.GoFiles)), make([]error, len(p.GoFiles))
 	var wait sync.WaitGroup
-	turn := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i, name := range p.GoFiles {
 		wait.Go(func() {
-			turn <- struct{}{}
 			files[i], errs[i] = parser.ParseFile(c.files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-			<-turn
 		})
 	}
 	wait.Wait()
