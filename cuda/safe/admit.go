@@ -115,9 +115,11 @@ const (
 // admit admits the call until leave. It returns an error if CUDA must not see the call now, and admits nothing
 // then. It waits, with nothing locked, until there is room in the queue for work that is not captured.
 func (a *admission) admit() error {
-	if a.flags&locked == 0 {
-		if err := lock(a.op, &a.stream.mu); err != nil {
-			return err
+	if mu := &a.stream.mu; a.flags&locked == 0 {
+		if admit.MayWait(mu); !mu.TryLock() {
+			if err := lock(a.op, mu); err != nil {
+				return err
+			}
 		}
 	}
 	entered, err := a.enter()
@@ -392,6 +394,9 @@ func (s *streamCore) uses(op string, capture *capturing, blocks []*block, uncapt
 		return refuse(op, ErrCapturing, "%s", uncapturable)
 	}
 	for _, b := range blocks {
+		if capture == nil && b.usual(s) {
+			continue
+		}
 		b.note(s)
 		if b.Over() || !b.usableIn(capture) || !capture.retains(&b.Handle) {
 			return b.unusable(op)

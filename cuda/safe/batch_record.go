@@ -166,11 +166,11 @@ func (b *Batch) fill(op string, n int, m span, f fill, err error) error {
 	if x := m.memory.ctx; m.host == nil && !x.same(b.ctx) {
 		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the batch to one of %v", x.device, b.ctx.device)
 	}
-	c, host, err := f.from(&b.ctx.Handle, b.ctx, at)
+	host, err := f.from(&b.ctx.Handle, b.ctx, at)
 	if err != nil {
 		return wrap(op, err)
 	}
-	return b.moves(op, n, batchFills, &c, host, m.memory)
+	return b.moves(op, n, batchFills, &f.memset, host, m.memory)
 }
 
 // moves records a copy or a fill, with host as for [rt.Copy.Do] if that is a launch.

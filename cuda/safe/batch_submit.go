@@ -43,10 +43,7 @@ func (b *Batch) Submit(s *Stream) error {
 	}
 	defer b.doneReading(reading)
 	defer r.release(len(r.list.objects))
-	if err := r.check(); err != nil {
-		return err
-	}
-	return r.run()
+	return r.run() // with one return more, deferred calls would take longer
 }
 
 const opSubmit = "Batch.Submit"
@@ -116,6 +113,9 @@ func (r *submission) release(n int) {
 }
 
 func (r *submission) run() error {
+	if err := r.check(); err != nil {
+		return err
+	}
 	for n := 0; n < len(r.list.ops); {
 		if !r.captured && !r.list.ops[n].alone {
 			done, err := r.chunk(n)

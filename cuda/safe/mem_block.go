@@ -18,8 +18,14 @@ import (
 // A block is a piece of memory, of which Buffers are views. It remembers the streams
 // whose work uses it: it is freed after that work, and synchronous copies wait for it.
 type block struct {
+	// What usual reads stands together: a call finds little of it in the caches, after the driver's own.
+	view  *mappedView      // of virtual memory: the part that the block covers
+	of    *block           // the block that a texture, a surface or an external buffer accesses: retained, and used with it
+	graph *graphAllocation // of memory that the launches of a graph allocate, or nil
+	ctx   *contextCore
+	streamUses
 	lifetime.Handle
-	ctx     *contextCore
+
 	address driver.CUdeviceptr // at which kernels access it; 0 if they cannot
 	host    unsafe.Pointer     // at which the host accesses it; nil if it cannot
 	size    uint64
@@ -27,20 +33,15 @@ type block struct {
 	home    *streamCore        // the stream that it was allocated in the order of, or nil
 	pool    *poolCore          // the pool that the program named, or nil
 	heap    *heap              // the pool of NewBuffer if it was allocated there, or nil
-	of      *block             // the block that a texture, a surface or an external buffer accesses: retained, and used with it
 	pinner  *runtime.Pinner    // of registered Go memory
 	owner   any                // of borrowed memory: kept reachable until the work that uses that has completed
-	graph   *graphAllocation   // of memory that the launches of a graph allocate, or nil
 	onHost  bool               // with graph: host memory
 	foreign bool               // other code has allocated it, maybe in a pool or an address range
 	lent    atomic.Int32       // calls of EnqueueRaw that need the address, also once it is closed
 	peers   []Device           // with graph: other devices that have access
 	last    pendingWork        // the work that a release waits for
-	view    *mappedView        // of virtual memory: the part that the block covers
 
 	resource *resource // of a Resource, which has no memory
-
-	streamUses
 }
 
 const memoryNoun = "memory"
@@ -80,6 +81,12 @@ func (b *block) note(s *streamCore) {
 func (b *block) use(s *streamCore) bool {
 	b.note(s)
 	return !b.Closed() && b.usableIn(s.capture.Load())
+}
+
+// usual returns whether work on s, in no capture, may use the block and has used it before, as in most calls: then there
+// is nothing to record. s.mu is held.
+func (b *block) usual(s *streamCore) bool {
+	return b.users[0].Load() == s && b.view == nil && b.of == nil && b.graph == nil && b.ctx.same(s.ctx) && !b.Closed()
 }
 
 // usableIn returns whether work that a capture captures may use the memory or, if there is none, whether

@@ -155,10 +155,12 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contex
 		}
 		return check(op, code)
 	}
-	if across(c) {
-		err = sc.enqueueAdmitted(op, a.capture, blocks, peerUncapturable, func() error { return peerCopies.With(sc.number, do) })
-	} else {
-		err = sc.enqueueAdmitted(op, a.capture, blocks, uncapturable(c, blocks), do)
+	if err = sc.uses(op, a.capture, blocks, uncapturable(c, blocks)); err == nil {
+		if across(c) {
+			err = wrap(op, peerCopies.With(sc.number, do))
+		} else {
+			err = do()
+		}
 	}
 	a.leave(err == nil) // not deferred, which takes longer
 	return err
@@ -166,8 +168,11 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contex
 
 const peerUncapturable = "a copy between devices cannot be captured"
 
-// uncapturable returns the reason why a copy on one device cannot be captured, "" if it can.
+// uncapturable returns the reason why a copy cannot be captured, "" if it can.
 func uncapturable(c *rt.Copy, blocks []*block) string {
+	if across(c) {
+		return peerUncapturable
+	}
 	if c.Kind <= rt.DeviceToHost && len(blocks) == 1 {
 		return "a copy of a Go slice cannot be captured: use a Pinned"
 	}
@@ -230,7 +235,7 @@ func (b *Buffer[T]) FillAsync(s *Stream, v T) error {
 	if err != nil {
 		return err
 	}
-	return m.fillAsync(op, s, f)
+	return m.fillAsync(op, s, &f)
 }
 
 // copying limits synchronous copies and memsets. They run on internal streams, and each

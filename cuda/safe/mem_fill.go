@@ -78,16 +78,18 @@ func (f *fill) at(c *contextCore, address driver.CUdeviceptr, pitch, rows uint64
 	return call, unsafe.Pointer(&l.list()[0]), nil
 }
 
-// from returns the call that fills from address on. The context need not be acquired: keeper keeps it, and is
-// acquired while the kernel of a fill is loaded.
-func (f *fill) from(keeper *lifetime.Handle, c *contextCore, address driver.CUdeviceptr) (call rt.Copy, host unsafe.Pointer, err error) {
-	if f.value != nil {
-		if !keeper.Acquire() {
-			return call, nil, ErrClosed
-		}
-		defer keeper.Release()
+// from makes memset the call that fills from address on, which takes host. The context need not be acquired: keeper
+// keeps it, and is acquired while the kernel of a fill is loaded.
+func (f *fill) from(keeper *lifetime.Handle, c *contextCore, address driver.CUdeviceptr) (host unsafe.Pointer, err error) {
+	if f.memset.Dst = address; f.value == nil {
+		return nil, nil
 	}
-	return f.at(c, address, 0, 1)
+	if !keeper.Acquire() {
+		return nil, ErrClosed
+	}
+	defer keeper.Release()
+	f.memset, host, err = f.at(c, address, 0, 1)
+	return host, err
 }
 
 // fillNow waits for all work that uses the memory, fills it on an internal stream, and returns once it is filled.
@@ -110,7 +112,7 @@ func (s *span) fillNow(op string, f fill) error {
 
 // fillAsync enqueues a fill of the memory on a stream, which is that of its context unless the memory is pinned. The
 // kernel of a fill is loaded into the stream's context.
-func (s *span) fillAsync(op string, on *Stream, f fill) error {
+func (s *span) fillAsync(op string, on *Stream, f *fill) error {
 	m, err := s.memory.openUnacquired(op)
 	if err != nil {
 		return err
@@ -123,7 +125,7 @@ func (s *span) fillAsync(op string, on *Stream, f fill) error {
 	if err != nil {
 		return err
 	}
-	c, host, err := f.from(&sc.Handle, sc.ctx, at)
+	host, err := f.from(&sc.Handle, sc.ctx, at)
 	if err != nil {
 		return wrap(op, err)
 	}
@@ -131,7 +133,7 @@ func (s *span) fillAsync(op string, on *Stream, f fill) error {
 	if s.host != nil {
 		of = nil
 	}
-	err = on.copy(op, &c, host, of, m)
+	err = on.copy(op, &f.memset, host, of, m)
 	runtime.KeepAlive(s.memory) // as it is not acquired
 	return err
 }

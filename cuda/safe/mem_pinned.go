@@ -276,5 +276,5 @@ func (h *Pinned[T]) FillAsync(s *Stream, v T) error {
 	if err != nil {
 		return err
 	}
-	return m.fillAsync(op, s, f)
+	return m.fillAsync(op, s, &f)
 }

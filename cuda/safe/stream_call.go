@@ -83,34 +83,38 @@ func EnqueueCalls(w RawWork, prepare func(raw driver.CUstream) []RawCall) (made 
 	if err != nil {
 		return false, err
 	}
+	return a.calls(&w, prepare)
+}
+
+// calls makes the calls that prepare returns, and ends the admission. It has few returns: else the deferred calls would
+// take longer.
+func (a *admission) calls(w *RawWork, prepare func(raw driver.CUstream) []RawCall) (made bool, err error) {
 	defer func() { a.leave(made) }()
+	s := a.stream
 	if a.capture != nil || s.reachesAll(w.Uses, nil) >= 0 {
 		return false, nil
 	}
 	if !w.Waits { // the functions may launch graphs; entered before what prepare locks, as by EnqueueRaw
 		slot := executables.Slot(s.number)
 		if err := slot.Enter(&executables); err != nil {
-			return false, wrap(op, err)
+			return false, wrap(a.op, err)
 		}
 		defer slot.Leave()
 	}
 	s.reveal()
-	calls := prepare(s.raw)
-	return callable(calls) && s.call(calls), nil
+	return s.call(prepare(s.raw)), nil
 }
 
-// callable tells whether there are calls, all with an address.
-func callable(calls []RawCall) bool {
+// call makes the calls, unless there are none, one has no address, or the stream is capturing or cannot be asked.
+func (s *streamCore) call(calls []RawCall) (made bool) {
 	for i := range calls {
 		if calls[i].Address == 0 {
 			return false
 		}
 	}
-	return len(calls) > 0
-}
-
-// call makes the calls, unless the stream is capturing or cannot be asked.
-func (s *streamCore) call(calls []RawCall) (made bool) {
+	if len(calls) == 0 {
+		return false
+	}
 	s.released() // by a function, perhaps
 	c := rt.Calls{Home: rt.Home{CallContext: s.ctx.raw, Context: s.ctx.raw, ID: s.ctx.id}, Stream: s.raw, N: uint32(len(calls))}
 	return c.Do((*rt.Function)(unsafe.Pointer(&calls[0]))) == 0
