@@ -110,8 +110,8 @@ func (c *Call) Submit() error {
 	defer c.end()
 	core := c.Object.core
 	if core.resource == nil { // which work retains
-		if err := c.Object.Acquire(); err != nil {
-			return err
+		if !core.Acquire() {
+			return safe.ErrClosed
 		}
 		defer core.Release()
 	}

@@ -127,6 +127,33 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// TestReleaseTooOften: a Release without an Acquire ends no call's use of the object.
+func TestReleaseTooOften(t *testing.T) {
+	x := open(t)
+	s := stream(t, x)
+	for name, callsOnly := range map[string]bool{"work": false, "calls only": true} {
+		t.Run(name, func(t *testing.T) {
+			c := new(counts)
+			options := counted(c)
+			options.CallsOnly = callsOnly
+			o := newObject(t, x, options)
+			require.NoError(t, o.Acquire())
+			require.NoError(t, o.Enqueue(s, 0, func(library.Place) error {
+				for range 3 {
+					o.Release()
+				}
+				assert.NoError(t, o.Close())
+				time.Sleep(20 * time.Millisecond)
+				assert.Zero(t, c.destroyed.Load(), "inside of a call")
+				return nil
+			}))
+			c.over(t)
+			o.Release()
+			assert.ErrorIs(t, o.Acquire(), safe.ErrClosed)
+		})
+	}
+}
+
 // TestFromWithin calls from within each of the program's functions. Whatever needs CUDA is refused, and Close waits for
 // its turn.
 func TestFromWithin(t *testing.T) {

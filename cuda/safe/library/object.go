@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -51,7 +52,8 @@ type Object struct {
 }
 
 type core struct {
-	lifetime.Handle // of calls
+	lifetime.Handle              // of calls
+	acquired        atomic.Int64 // of its references: those of Acquire, which Release ends and no others
 	o               Options
 	x               *safe.Context
 	held            *safe.Resource // in x, closed
@@ -243,11 +245,12 @@ func (o *Object) Workspaces() int {
 }
 
 // Acquire keeps the Object from being destroyed until [Object.Release]. It returns [safe.ErrClosed] if the Object is
-// closed. [Call.Submit] calls it by itself.
+// closed. [Call.Submit] does so by itself.
 func (o *Object) Acquire() error {
 	if o == nil || o.core == nil || !o.core.Handle.Acquire() {
 		return safe.ErrClosed
 	}
+	o.core.acquired.Add(1)
 	return nil
 }
 
@@ -256,8 +259,11 @@ func (o *Object) Release() {
 	if o == nil || o.core == nil {
 		return
 	}
-	if h := &o.core.Handle; h.InUse() || h.Closed() && !h.Over() {
-		h.Release()
+	for n := o.core.acquired.Load(); n > 0; n = o.core.acquired.Load() {
+		if o.core.acquired.CompareAndSwap(n, n-1) {
+			o.core.Handle.Release()
+			return
+		}
 	}
 }
 
@@ -265,10 +271,10 @@ func (o *Object) Release() {
 // It first waits for the work that is enqueued in the context. It returns [safe.ErrCapturing] while a stream captures.
 func (o *Object) Whole(f func() error) error {
 	const op = "library.Object.Whole"
-	if err := o.Acquire(); err != nil {
-		return Rename(op, err)
+	if o == nil || o.core == nil || !o.core.Acquire() {
+		return Rename(op, safe.ErrClosed)
 	}
-	defer o.Release()
+	defer o.core.Release()
 	if r := o.core.resource; r != nil { // Context.CloseAll closes it, and what the library has made is destroyed then
 		release, err := safe.Retain(r.Arg())
 		if err != nil {
