@@ -289,13 +289,20 @@ func TestRefusedTakesNoRoom(t *testing.T) {
 	require.NoError(t, err)
 	allocated := executable(t, g)
 	launch(t, allocated, s)
+	later := newGraph(t, x)
+	absent, _, err := safe.AddAlloc[uint64](later, 4)
+	require.NoError(t, err)
 	require.NoError(t, errors.Join(closed.Close(), h.Close()))
 	stick(t, x, s)
-	other := map[string]error{"GraphExec.Launch": driver.CUDA_ERROR_INVALID_VALUE} // its memory is allocated
+	other := map[string]error{
+		"GraphExec.Launch": driver.CUDA_ERROR_INVALID_VALUE, // its memory is allocated
+		"FillAsync early":  safe.ErrNotAllocated,
+	}
 	for name, call := range map[string]func() error{
 		"GraphExec.Launch": func() error { return allocated.Launch(s) },
 		"MemOps":           func() error { return s.MemOps(ops) },
 		"FillAsync of 0":   func() error { return closed.FillAsync(s, 0) },
+		"FillAsync early":  func() error { return absent.FillAsync(s, 0) },
 		"CopyFromAsync":    func() error { return open.CopyFromAsync(s, closed) },
 		"Launch":           func() error { return k.Launch(s, one, closed.Arg(), safe.Val(uint64(1))) },
 		"EnqueueRaw":       func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }, closed.Arg()) },

@@ -234,6 +234,23 @@ func TestBatchOfTwoDevices(t *testing.T) {
 	assert.ErrorContains(t, err, "operation 0, a wait", "the event was recorded outside of the capture")
 }
 
+// TestBatchAccessLost: a batch is refused once the device has lost its access to memory of another one.
+func TestBatchAccessLost(t *testing.T) {
+	x, y := open(t, 0), second(t)
+	if can, err := x.Device().CanAccessPeer(y.Device()); err != nil || !can {
+		require.NoError(t, err)
+		t.Skip("the devices cannot reach each other's memory")
+	}
+	s, far, b := stream(t, x), buffer[uint64](t, y, 1), newBatch(t, x)
+	require.NoError(t, x.EnablePeerAccess(y))
+	require.NoError(t, b.Launch(kernel(t, x, "store"), one, far.Arg(), safe.Val(uint64(1))))
+	require.NoError(t, errors.Join(b.Submit(s), s.Synchronize()))
+	require.NoError(t, x.DisablePeerAccess(y))
+	before := safe.Pending(s)
+	assert.ErrorIs(t, b.Submit(s), safe.ErrContextMismatch)
+	assert.Equal(t, before, safe.Pending(s))
+}
+
 // TestBatchInCapture tests that a captured batch is what the captured calls are.
 func TestBatchInCapture(t *testing.T) {
 	x := open(t, 0)

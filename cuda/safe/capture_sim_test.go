@@ -133,6 +133,43 @@ func TestSimBorrowCaptures(t *testing.T) {
 	simulated.Reset()
 }
 
+// TestSimUsedBeforeCapture: a graph retains memory that the stream has used before the capture.
+func TestSimUsedBeforeCapture(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s, fill, from := stream(t, x), kernel(t, x, "fill"), host[float32](t, x, 10)
+	for name, use := range map[string]func(b *safe.Buffer[float32]) error{
+		"Launch": func(b *safe.Buffer[float32]) error {
+			return fill.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(3)), b.Arg())
+		},
+		"Launch that lists it": func(b *safe.Buffer[float32]) error {
+			return fill.Launch(s, using(b.Arg()), safe.Val(uint32(1)), safe.Val(float32(3)), safe.Val(uint64(b.Raw())))
+		},
+		"CopyFromHostAsync": func(b *safe.Buffer[float32]) error { return b.CopyFromHostAsync(s, from) },
+		"FillAsync":         func(b *safe.Buffer[float32]) error { return b.FillAsync(s, 3) },
+		"EnqueueRaw": func(b *safe.Buffer[float32]) error {
+			return s.EnqueueRaw(func(raw driver.CUstream) error { return driver.CuMemsetD32Async(b.Raw(), 3, 10, raw) }, b.Arg())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := safe.NewBuffer[float32](x, 10)
+			require.NoError(t, err)
+			require.NoError(t, errors.Join(use(b), use(b), s.Synchronize()))
+			g, err := s.Capture(func() error { return use(b) })
+			require.NoError(t, err)
+			closing(t, g)
+			settle(t) // what subtests before have closed
+			before := simulated.Live("async")
+			require.NoError(t, b.Close())
+			settle(t)
+			assert.Equal(t, before, simulated.Live("async"), "the graph needs it")
+			launch(t, executable(t, g), s)
+			noViolation(t)
+		})
+	}
+}
+
 // TestSimFedAtTheEnd: other goroutines may enqueue on a joined stream while the capture
 // ends.
 func TestSimFedAtTheEnd(t *testing.T) {

@@ -33,6 +33,35 @@ func TestClosed(t *testing.T) {
 	refusedAll(t, streamUses(x, s, e, b, h, m, own))
 }
 
+// TestClosedWhileKept: a stream that has used memory refuses it once it is closed, even while a graph keeps it.
+func TestClosedWhileKept(t *testing.T) {
+	x := open(t, 0)
+	s, fill := stream(t, x), kernel(t, x, "fill")
+	b, err := safe.NewBuffer[float32](x, 1)
+	require.NoError(t, err)
+	use := func(cfg safe.LaunchConfig, address safe.Arg) error {
+		return fill.Launch(s, cfg, safe.Val(uint32(1)), safe.Val(float32(3)), address)
+	}
+	g, err := s.Capture(func() error { return use(one, b.Arg()) })
+	require.NoError(t, err)
+	closing(t, g)
+	a, raw := b.Arg(), safe.Val(uint64(b.Raw()))
+	calls := map[string]func() error{
+		"Launch":               func() error { return use(one, a) },
+		"Launch that lists it": func() error { return use(using(a), raw) },
+		"FillAsync":            func() error { return b.FillAsync(s, 3) },
+		"EnqueueRaw":           func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }, a) },
+	}
+	for name, call := range calls {
+		require.NoError(t, call(), name)
+	}
+	require.NoError(t, b.Close())
+	for name, call := range calls {
+		assert.ErrorIs(t, call(), safe.ErrClosed, name)
+	}
+	require.NoError(t, s.Synchronize())
+}
+
 // TestParentFirst: a context that is closed goes with its last object.
 func TestParentFirst(t *testing.T) {
 	startClean(t) // what tests before have dropped keeps the context in use

@@ -131,6 +131,25 @@ func TestCopiesInCallbackBesidePools(t *testing.T) {
 	})
 }
 
+// TestPeerCopyInCallback: nor does it wait for a change of access to copy between devices.
+func TestPeerCopyInCallback(t *testing.T) {
+	x, y := open(t, 0), second(t)
+	s, other, a, b := stream(t, x), stream(t, x), buffer[float32](t, x, 16), buffer[float32](t, y, 16)
+	begin := make(chan struct{})
+	f, err := s.LaunchHostFunc(func() {
+		<-begin
+		err := a.CopyFromAsync(other, b)
+		assert.ErrorIs(t, err, safe.ErrInCallback)
+		assert.ErrorContains(t, err, "Buffer.CopyFromAsync")
+	})
+	require.NoError(t, err)
+	safe.WithoutPeerCopies(func() {
+		close(begin)
+		soon(t, f.Done(), "the host function waits")
+	})
+	assert.Zero(t, safe.Pending(other))
+}
+
 // BenchmarkCopyToHost measures a copy that has nothing to wait for.
 func BenchmarkCopyToHost(b *testing.B) {
 	x := open(b, 0)

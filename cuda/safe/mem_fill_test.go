@@ -271,6 +271,16 @@ func TestFillWideRefused(t *testing.T) {
 	}
 }
 
+// TestFillWideAfterClose: no kernel is loaded into a context that is closed.
+func TestFillWideAfterClose(t *testing.T) {
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	b, batch := buffer[[3]byte](t, x, 10), newBatch(t, x)
+	require.NoError(t, x.Close())
+	assert.ErrorIs(t, safe.BatchFill(batch, b, [3]byte{1, 2, 3}), safe.ErrClosed)
+	assert.NoError(t, safe.BatchFill(batch, b, [3]byte{}), "a memset needs none")
+}
+
 // TestFillWideWhileCapturing loads the kernels while another stream captures in each mode.
 func TestFillWideWhileCapturing(t *testing.T) {
 	for _, m := range factModes {

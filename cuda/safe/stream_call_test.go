@@ -187,9 +187,11 @@ func TestEnqueueCallsNotMade(t *testing.T) {
 		"a value":      {[]safe.Arg{safe.Val(1)}, calls},
 	} {
 		t.Run(name, func(t *testing.T) {
+			before := safe.Pending(s)
 			made, err := safe.EnqueueCalls(safe.RawWork{Stream: s, Uses: c.uses}, c.prepare)
 			require.NoError(t, err)
 			assert.False(t, made)
+			assert.Equal(t, before, safe.Pending(s))
 		})
 	}
 	notMade := func() {
@@ -276,6 +278,25 @@ func TestEnqueueCallsReveals(t *testing.T) {
 			assert.Eventually(t, func() bool { return simulated.Calls("cuStreamDestroy_v2") > before }, atOnce, time.Millisecond)
 		})
 	}
+}
+
+// TestEnqueueCallsEnds: a function that ends its goroutine or panics leaves nothing locked, and takes no room.
+func TestEnqueueCallsEnds(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[uint32](t, x, 1)
+	for name, end := range map[string]func(){"a panic": func() { panic("on purpose") }, "Goexit": runtime.Goexit} {
+		before, over := safe.Pending(s), make(chan struct{})
+		go func() {
+			defer close(over)
+			defer func() { _ = recover() }()
+			_, _ = safe.EnqueueCalls(safe.RawWork{Stream: s, Uses: []safe.Arg{b.Arg()}}, func(driver.CUstream) []safe.RawCall { end(); return nil })
+		}()
+		<-over
+		assert.Equal(t, before, safe.Pending(s), name)
+		require.NoError(t, b.FillAsync(s, 1), name)
+	}
+	require.NoError(t, s.Synchronize())
 }
 
 // TestEnqueueCallsExcludes: while calls are made, no capture of the stream begins, and no other work is enqueued.

@@ -69,6 +69,45 @@ func TestRawPlaces(t *testing.T) {
 	assert.Equal(t, before, safe.Pending(s))
 }
 
+// TestRoomOfLargeCall: a call that takes much of the queue waits until there is room for all of it.
+func TestRoomOfLargeCall(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	k := kernel(t, x, "nothing")
+	s, _ := idleStreams(t, x, k)
+	unstick := stick(t, x, s)
+	for safe.Pending(s) < 860 {
+		require.NoError(t, k.Launch(s, one))
+	}
+	over := make(chan error, 1)
+	go func() { over <- safe.EnqueueRaw(func() error { return nil }, safe.RawWork{Stream: s, Places: 240}) }()
+	assert.Eventually(t, func() bool { return safe.Reserved(s) == 240 }, atOnce, time.Millisecond, "the call does not wait")
+	unstick()
+	require.NoError(t, errors.Join(<-over, s.Synchronize()))
+}
+
+// TestRoomInParts: there is room again once the oldest part of the work has completed, while the rest is stuck.
+func TestRoomInParts(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	k := kernel(t, x, "nothing")
+	s, _ := idleStreams(t, x, k)
+	for range 300 {
+		require.NoError(t, k.Launch(s, one))
+	}
+	unstick, over := stick(t, x, s), make(chan struct{})
+	go func() {
+		defer close(over)
+		for range 800 {
+			assert.NoError(t, k.Launch(s, one))
+		}
+	}()
+	soon(t, over, "the launches wait for stuck work")
+	unstick()
+	<-over
+	require.NoError(t, s.Synchronize())
+}
+
 // TestRawRoomAtDifferentTimes: a call on two streams needs room in both, but not in both at once.
 func TestRawRoomAtDifferentTimes(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
