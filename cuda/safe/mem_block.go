@@ -19,7 +19,6 @@ import (
 // whose work uses it: it is freed after that work, and synchronous copies wait for it.
 type block struct {
 	// What usual reads stands together: a call finds little of it in the caches, after the driver's own.
-	view  *mappedView      // of virtual memory: the part that the block covers
 	of    *block           // the block that a texture, a surface or an external buffer accesses: retained, and used with it
 	graph *graphAllocation // of memory that the launches of a graph allocate, or nil
 	ctx   *contextCore
@@ -40,6 +39,7 @@ type block struct {
 	lent    atomic.Int32       // calls of EnqueueRaw that need the address, also once it is closed
 	peers   []Device           // with graph: other devices that have access
 	last    pendingWork        // the work that a release waits for
+	view    *mappedView        // of virtual memory: the part that the block covers
 
 	resource *resource // of a Resource, which has no memory
 }
@@ -84,9 +84,9 @@ func (b *block) use(s *streamCore) bool {
 }
 
 // usual returns whether work on s, in no capture, may use the block and has used it before, as in most calls: then there
-// is nothing to record. s.mu is held.
+// is nothing to record. It is false for virtual memory, whose users are those of the address range. s.mu is held.
 func (b *block) usual(s *streamCore) bool {
-	return b.users[0].Load() == s && b.view == nil && b.of == nil && b.graph == nil && b.ctx.same(s.ctx) && !b.Closed()
+	return b.users[0].Load() == s && b.of == nil && b.graph == nil && b.ctx.same(s.ctx) && !b.Closed()
 }
 
 // usableIn returns whether work that a capture captures may use the memory or, if there is none, whether
