@@ -116,7 +116,7 @@ const (
 // then. It waits, with nothing locked, until there is room in the queue for work that is not captured.
 func (a *admission) admit() error {
 	if mu := &a.stream.mu; a.flags&locked == 0 {
-		if admit.MayWait(mu); !mu.TryLock() {
+		if admit.MayWait(mu); !mu.TryLock() { // mostly it is free
 			if err := lock(a.op, mu); err != nil {
 				return err
 			}

@@ -55,7 +55,7 @@ type mark struct {
 // hasRoom counts work that is about to be enqueued, if there is room for it. Some of that may be reserved for the
 // call.
 func (s *streamCore) hasRoom(places, reserved int) bool {
-	if (s.recent >= markEvery || s.full(places, reserved)) && !s.fits(places, reserved) {
+	if (s.recent >= markEvery || s.full(places, reserved)) && !s.fits(places, reserved) { // mostly fits need not be asked
 		return false
 	}
 	s.count(places)
