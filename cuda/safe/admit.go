@@ -116,8 +116,8 @@ const (
 // then. It waits, with nothing locked, until there is room in the queue for work that is not captured.
 func (a *admission) admit() error {
 	if mu := &a.stream.mu; a.flags&locked == 0 {
-		if admit.MayWait(mu); !mu.TryLock() { // mostly it is free
-			if err := lock(a.op, mu); err != nil {
+		if admit.MayWait(mu); !mu.TryLock() { // lock would call it by an interface, which takes longer
+			if err := lockTaken(a.op, mu); err != nil {
 				return err
 			}
 		}
@@ -373,28 +373,23 @@ func (s *streamCore) enqueue(op string, places int, blocks []*block, uncapturabl
 	}
 	done := false
 	defer func() { a.leave(done) }()
-	err := s.enqueueAdmitted(op, a.capture, blocks, uncapturable, call)
+	if err := s.uses(op, a.capture, blocks, uncapturable); err != nil {
+		return err
+	}
+	err := wrap(op, call())
 	done = err == nil
 	return err
 }
 
-// enqueueAdmitted notes the stream as a user of the blocks and calls the driver, in a call that is admitted.
-// capture is the admission's; the graph retains the blocks. The blocks need not be acquired: a block that is
-// closed meanwhile finds the stream among its users, or this call finds the block closed.
-func (s *streamCore) enqueueAdmitted(op string, capture *capturing, blocks []*block, uncapturable string, call func() error) error {
-	if err := s.uses(op, capture, blocks, uncapturable); err != nil {
-		return err
-	}
-	return wrap(op, call())
-}
-
-// uses records the stream as a user of the blocks.
+// uses records the stream as a user of the blocks, for a call that is admitted. capture is the admission's; the graph
+// retains the blocks. The blocks need not be acquired: a block that is closed meanwhile finds the stream among its
+// users, or uses finds the block closed.
 func (s *streamCore) uses(op string, capture *capturing, blocks []*block, uncapturable string) error {
 	if uncapturable != "" && (capture != nil || s.capturing()) {
 		return refuse(op, ErrCapturing, "%s", uncapturable)
 	}
 	for _, b := range blocks {
-		if capture == nil && b.usual(s) {
+		if b.usual(s, capture) {
 			continue
 		}
 		b.note(s)

@@ -55,7 +55,7 @@ type mark struct {
 // hasRoom counts work that is about to be enqueued, if there is room for it. Some of that may be reserved for the
 // call.
 func (s *streamCore) hasRoom(places, reserved int) bool {
-	if (s.recent >= markEvery || s.full(places, reserved)) && !s.fits(places, reserved) { // mostly fits need not be asked
+	if !s.fits(places, reserved) {
 		return false
 	}
 	s.count(places)
@@ -74,9 +74,10 @@ func (s *streamCore) fits(places, reserved int) bool {
 	if s.recent >= markEvery {
 		s.setMark()
 	}
-	if s.full(places, reserved) {
-		s.retire()
+	if !s.full(places, reserved) {
+		return true
 	}
+	s.retire()
 	return !s.full(places, reserved)
 }
 

@@ -522,6 +522,11 @@ func lock(op string, mu admit.Locker) error {
 	if mu.TryLock() {
 		return nil
 	}
+	return lockTaken(op, mu)
+}
+
+// lockTaken is the part of lock where mu is not free.
+func lockTaken(op string, mu admit.Locker) error {
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}

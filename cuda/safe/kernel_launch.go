@@ -128,7 +128,7 @@ func (s *streamCore) launch(l *rt.Launch, capture *capturing, args, uses []Arg) 
 // the stream's device cannot access it. mu is held.
 func (s *streamCore) reaches(a *Arg, capture *capturing) bool {
 	b := a.block()
-	if capture == nil && b.usual(s) {
+	if b.usual(s, capture) {
 		return true
 	}
 	return b.use(s) && capture.retains(&b.Handle) && s.ctx.mayUse(b)

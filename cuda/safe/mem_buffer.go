@@ -53,7 +53,7 @@ func (m *memory) acquire(op string) (*block, error) {
 }
 
 // openUnacquired returns the block for a call that does not acquire it: see
-// streamCore.enqueueAdmitted. The caller keeps m alive until then.
+// streamCore.uses. The caller keeps m alive until then.
 func (m *memory) openUnacquired(op string) (*block, error) {
 	if m == nil || m.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
