@@ -26,7 +26,7 @@ func TestRawOfClosedStream(t *testing.T) {
 	go func() {
 		done <- safe.EnqueueRaw(func() error { got = s.Raw(); return nil }, safe.RawWork{Stream: s})
 	}()
-	inside(t, "safe.EnqueueRaw", "lock") // it waits for the stream
+	inside(t, "safe.EnqueueRaw", "sync.(*Mutex).Lock") // it waits for the stream
 	require.NoError(t, s.Close())
 	unlock()
 	require.NoError(t, <-done)
