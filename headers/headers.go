@@ -89,11 +89,11 @@ func (r Release) verifyPackage(p Package, dir string) error {
 		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(h.Path)))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return &missingError{r.Version, dir, h.Path + " is missing"}
+			return r.lacks(p, dir, h.Path+" is missing")
 		case err != nil:
 			return fmt.Errorf("CUDA %s: %w", r.Version, err)
 		case sum(data) != h.SHA256:
-			return &missingError{r.Version, dir, h.Path + " is not the pinned one"}
+			return r.lacks(p, dir, h.Path+" is not the pinned one")
 		}
 	}
 	return nil
@@ -113,13 +113,19 @@ func (r Release) missing(dir string) ([]Package, error) {
 	return missing, nil
 }
 
-// missingError says that a version has to be fetched (again).
-type missingError struct{ version, dir, reason string }
-
-func (e *missingError) Error() string {
-	return fmt.Sprintf("headers of CUDA %s are not in %s (%s); run: %s fetch %s",
-		e.version, e.dir, e.reason, command, e.version)
+// lacks returns the error that headers of a package have to be fetched (again).
+func (r Release) lacks(p Package, dir, reason string) error {
+	fetch := r.Version
+	if p.requested {
+		fetch = "requested"
+	}
+	return &missingError{fmt.Sprintf("headers of CUDA %s are not in %s (%s); run: %s fetch %s", r.Version, dir, reason, command, fetch)}
 }
+
+// missingError says that headers have to be fetched.
+type missingError struct{ text string }
+
+func (e *missingError) Error() string { return e.text }
 
 func (e *missingError) Is(target error) bool { return target == fs.ErrNotExist }
 

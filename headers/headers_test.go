@@ -74,6 +74,18 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// The headers of a library that is bound on request are not among those that fetching the version gets.
+func TestFindRequested(t *testing.T) {
+	want := filepath.Join(place(t), "12.9")
+	sample.write(t, want)
+	files, err := pinned(tree{"more.h": ""}, []string{"more.h"})
+	require.NoError(t, err)
+	_, err = sampleRelease(t).with(Library{"more", Package{Headers: files}}).Find()
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	assert.EqualError(t, err, "headers of CUDA 12.9 are not in "+want+" (more.h is missing)"+
+		"; run: go run github.com/cudabind/cudabind/tools/headers@latest fetch requested")
+}
+
 // What cannot be read is not missing: fetching would not help.
 func TestFindUnreadable(t *testing.T) {
 	base := place(t)

@@ -38,6 +38,8 @@ type Package struct {
 	Platform     string `json:"platform"`      // platform tag to ask pip for; the headers are the same on all
 	SHA256       string `json:"sha256"`        // of the package's file
 	Headers      []File `json:"headers"`       // sorted by path
+
+	requested bool // set by Release.with: fetching the version alone does not get it
 }
 
 // File is one header.

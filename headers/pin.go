@@ -136,7 +136,7 @@ func (p part) pin(ctx context.Context, version string, progress io.Writer) (Pack
 	if err != nil {
 		return Package{}, fmt.Errorf("%s: %w", w.name, err)
 	}
-	return Package{name, number, platform, w.sha256, files}, nil
+	return Package{Wheel: name, WheelVersion: number, Platform: platform, SHA256: w.sha256, Headers: files}, nil
 }
 
 // withOptional adds the optional headers that a folder has.

@@ -148,6 +148,7 @@ func (r Release) with(l Library) Release {
 		}
 	}
 	l.Headers = slices.DeleteFunc(slices.Clone(l.Headers), func(f File) bool { return has[f] })
+	l.requested = true
 	if len(l.Headers) > 0 {
 		r.Libraries = append(r.Libraries, l)
 	}
