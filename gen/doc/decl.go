@@ -26,11 +26,7 @@ func (w *writer) decls() {
 			if f.C != "" {
 				path += "."
 			}
-			t := f.Type
-			if t.Kind == model.Array {
-				t = t.Elem
-			}
-			if t.Kind == model.Named && t.Decl.Nested {
+			if t := f.Type.Element(); t.Kind == model.Named && t.Decl.Nested {
 				nested[t.Decl] = place{at.top, path}
 			}
 		}

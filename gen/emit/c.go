@@ -190,10 +190,7 @@ func (w *cWriter) inside(d *model.Decl) {
 // nested is the record that a member of type t defines in place, nil where it
 // does not.
 func nested(t *model.Type) *model.Decl {
-	if t.Kind == model.Array {
-		t = t.Elem
-	}
-	if t.Kind == model.Named && t.Decl.Nested {
+	if t = t.Element(); t.Kind == model.Named && t.Decl.Nested {
 		return t.Decl
 	}
 	return nil
@@ -203,11 +200,11 @@ func (w *cWriter) members(d *model.Decl, indent string) string {
 	var b strings.Builder
 	for _, f := range d.Fields {
 		if in := nested(f.Type); in != nil {
-			length := ""
-			if f.Type.Kind == model.Array {
-				length = fmt.Sprintf("[%d]", f.Type.Len)
+			name := f.C
+			for t := f.Type; t.Kind == model.Array; t = t.Elem {
+				name += fmt.Sprintf("[%d]", t.Len)
 			}
-			fmt.Fprintf(&b, "%s%s {\n%s%s} %s%s;\n", indent, in.Kind, w.members(in, indent+"\t"), indent, f.C, length)
+			fmt.Fprintf(&b, "%s%s {\n%s%s} %s;\n", indent, in.Kind, w.members(in, indent+"\t"), indent, name)
 			continue
 		}
 		bits := ""

@@ -254,11 +254,7 @@ func anonName(f *Field, i int) string {
 func nameNested(a *API) {
 	for _, d := range a.Decls {
 		for i, f := range d.Fields {
-			t := f.Type
-			if t.Kind == Array {
-				t = t.Elem
-			}
-			if t.Kind == Named && t.Decl.Nested {
+			if t := f.Type.Element(); t.Kind == Named && t.Decl.Nested {
 				t.Decl.Go = d.Go + "_" + identifier(f.C) + anonName(f, i)
 			}
 		}

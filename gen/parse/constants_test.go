@@ -9,6 +9,19 @@ import (
 	"github.com/cudabind/cudabind/gen/model"
 )
 
+// TestSeveralCharacters: an enumerator may be a constant of several characters, whatever apostrophes stand around it.
+func TestSeveralCharacters(t *testing.T) {
+	a := parsed(t, `
+/* Don't take 'these'. */
+typedef int wchar_t;
+#define CU_DIGITS 1'000'000 // a number of C23, which isn't 'ab'
+enum { CU_WAVE = 'WAVE', CU_TWO = 'ab', CU_QUOTE = '\'', CU_DOUBLE = '"', CU_WIDE = sizeof(L'a') + 'ab', CU_LAST };
+int cuTake(int f);`)
+	assert.Equal(t, "1463899717", value(t, a, "CU_WAVE"))
+	assert.Equal(t, "24930", value(t, a, "CU_TWO"))
+	assert.Equal(t, "24935", value(t, a, "CU_LAST"))
+}
+
 // TestMacroValues: a macro is the constant that C computes, of the type that Go has for it.
 func TestMacroValues(t *testing.T) {
 	const types = `
@@ -26,6 +39,10 @@ typedef unsigned char CUbyte;
 		{"-0x80000000", "2147483648", ""},
 		{"(1 ? -1 : 0u)", "4294967295", ""},
 		{"'\\377'", "-1", ""},
+		{"'RIFF'", "1380533830", ""}, // of several characters: what GCC makes of it
+		{"('a' + ' z')", "8411", ""},
+		{`"'ab' and 'cd'"`, `"'ab' and 'cd'"`, ""},
+		{"1 /* it's 'ab' */", "1", ""},
 		{"1.0", "1.0", ""},
 		{"(3.0/2)", "1.5", ""},
 		{"1e10", "1e+10", ""},

@@ -50,6 +50,7 @@ typedef struct CUx_st {
 	struct CUx_st *next;
 } CUx;
 union CUu { char bytes[5]; int n; };
+struct CUtable { struct { char c; } in[2][3]; };
 struct __attribute__((aligned(64))) CUwide { int n; };`)
 	x := decl(t, a, "CUx")
 	assert.Equal(t, model.Struct, x.Kind)
@@ -67,6 +68,8 @@ struct __attribute__((aligned(64))) CUwide { int n; };`)
 	assert.EqualValues(t, 16, in.Size)
 	assert.EqualValues(t, 8, in.Fields[1].Offset)
 	assert.Equal(t, model.Union, decl(t, a, "CUx_anon2").Kind)
+
+	assert.Equal(t, "(*(struct CUtable*)0).in[0][0]", decl(t, a, "struct CUtable_in").CPath)
 
 	u := decl(t, a, "union CUu")
 	assert.Equal(t, []int64{8, 4}, []int64{u.Size, u.Align})

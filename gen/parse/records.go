@@ -218,9 +218,10 @@ func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, e
 			}
 		}
 	}
-	t, length := f.Type(), int64(0)
-	if arr, ok := t.(*cc.ArrayType); ok && u.inPlace(arr.Elem()) {
-		t, length = arr.Elem(), arr.Len()
+	t := f.Type()
+	var arrays []*cc.ArrayType
+	for arr, ok := t.(*cc.ArrayType); ok && arr.Typedef() == nil; arr, ok = t.(*cc.ArrayType) {
+		t, arrays = arr.Elem(), append(arrays, arr)
 	}
 	if !u.inPlace(t) {
 		return u.value(f.Type())
@@ -231,7 +232,7 @@ func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, e
 	}
 	nested := &model.Decl{
 		Kind: model.Struct, C: parent.C + "_" + part, Nested: true,
-		CPath: memberPath(parent, f.Name(), length > 0),
+		CPath: memberPath(parent, f.Name(), len(arrays)),
 	}
 	nested.Size, nested.Align = u.measure(t, 0)
 	if t.Kind() == cc.Union {
@@ -242,8 +243,8 @@ func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, e
 	}
 	u.nested[parent] = append(u.nested[parent], nested)
 	typ := named(nested)
-	if length > 0 {
-		typ = &model.Type{Kind: model.Array, Elem: typ, Len: length, Size: u.size(f.Type()), Align: typ.Align}
+	for _, arr := range slices.Backward(arrays) {
+		typ = &model.Type{Kind: model.Array, Elem: typ, Len: arr.Len(), Size: u.size(arr), Align: typ.Align}
 	}
 	return typ, nil
 }
@@ -260,7 +261,7 @@ func (u *unit) inPlace(t cc.Type) bool {
 // memberPath is a C expression of a member's type, for a C compiler to measure.
 // Of an unnamed member it is that of the parent, through which C reaches what
 // is inside.
-func memberPath(parent *model.Decl, member string, array bool) string {
+func memberPath(parent *model.Decl, member string, dimensions int) string {
 	of := parent.CPath
 	if of == "" {
 		of = "(*(" + parent.C + "*)0)"
@@ -268,9 +269,5 @@ func memberPath(parent *model.Decl, member string, array bool) string {
 	if member == "" {
 		return of
 	}
-	of += "." + member
-	if array {
-		of += "[0]"
-	}
-	return of
+	return of + "." + member + strings.Repeat("[0]", dimensions)
 }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"modernc.org/cc/v4"
@@ -82,7 +83,7 @@ func (h headerFS) open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.files["cuda/"+name] = packsMarked(attributesShown(h.row.Shown(data)))
+	h.files["cuda/"+name] = packsMarked(charactersShown(attributesShown(h.row.Shown(data))))
 	return shown{f, bytes.NewReader(h.files["cuda/"+name])}, nil
 }
 
@@ -115,6 +116,31 @@ func attributesShown(header []byte) []byte {
 	return enumAttribute.ReplaceAllFunc(header, func(text []byte) []byte {
 		text = packedWord.ReplaceAll(text, []byte(packedEnum))
 		return enumAttribute.ReplaceAll(text, []byte("$2 $1"))
+	})
+}
+
+// The front end knows character constants of one character alone. What may have an apostrophe inside comes first:
+// comments, strings, numbers of C23, and wide and single characters. Most headers have none of several, which
+// severalCharacters finds out fast, as it begins with an apostrophe.
+var (
+	severalCharacters = regexp.MustCompile(`'[^'\\\n]{2,4}'`)
+	apostrophes       = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\b[0-9]\w*(?:'\w+)+|\w*'(?:[^'\\\n]|\\.)*'`)
+)
+
+// charactersShown is a header with the numbers that GCC makes of constants of two to four characters.
+func charactersShown(header []byte) []byte {
+	if !severalCharacters.Match(header) {
+		return header
+	}
+	return apostrophes.ReplaceAllFunc(header, func(text []byte) []byte {
+		if text[0] != '\'' || len(severalCharacters.Find(text)) != len(text) {
+			return text
+		}
+		n := int32(0)
+		for _, c := range text[1 : len(text)-1] {
+			n = n<<8 | int32(c)
+		}
+		return strconv.AppendInt(nil, int64(n), 10)
 	})
 }
 

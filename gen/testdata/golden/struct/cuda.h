@@ -27,6 +27,10 @@ typedef struct CUnested_st {
 	struct {
 		short z;
 	} list[3];
+	union {
+		int w;
+		char bytes[8];
+	} table[2][3];
 	struct CUlater_st *later;
 	struct CUnested_st *next;
 	int _reserved;

@@ -40,6 +40,7 @@ type CUnested struct {
 	Inner      CUnested_inner
 	List       [3]CUnested_list
 	_          [2]byte
+	Table      [2][3]CUnested_table
 	Later      *CUlater_st
 	Next       *CUnested
 	X_reserved int32
@@ -58,6 +59,24 @@ type CUnested_inner struct {
 type CUnested_list struct {
 	_ structs.HostLayout
 	Z int16
+}
+
+// CUnested_table is a union inside [CUnested].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
+type CUnested_table struct {
+	_    structs.HostLayout
+	data [2]uint32
+}
+
+// W is the member w of the union, where it lies in u.
+func (u *CUnested_table) W() *int32 {
+	return (*int32)(unsafe.Pointer(u))
+}
+
+// Bytes is the member bytes of the union, where it lies in u.
+func (u *CUnested_table) Bytes() *[8]byte {
+	return (*[8]byte)(unsafe.Pointer(u))
 }
 
 // CUunnamed is the struct CUunnamed.

@@ -15,11 +15,15 @@ struct z_CUnested {
 	struct {
 		short z;
 	} list[3];
+	union {
+		int w;
+		char bytes[8];
+	} table[2][3];
 	struct CUlater_st *later;
 	CUnested *next;
 	int _reserved;
 };
-_Static_assert(sizeof(CUnested) == 56 && _Alignof(CUnested) == 8, "CUnested");
+_Static_assert(sizeof(CUnested) == 104 && _Alignof(CUnested) == 8, "CUnested");
 typedef struct z_CUarrays CUarrays;
 typedef struct z_CUsimple CUsimple;
 struct z_CUsimple {
