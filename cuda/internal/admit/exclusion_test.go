@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/internal/admit"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,4 +56,21 @@ func TestEnterAsOneIsAlone(t *testing.T) {
 	})
 	both.Wait()
 	require.Zero(t, met.Load(), "calls beside one that is alone")
+}
+
+// TestDestroyInTurn: a destruction for which another call has the turn waits for that only if it may.
+func TestDestroyInTurn(t *testing.T) {
+	var g admit.Exclusion
+	destroy := func(_, inTurn bool) error {
+		if inTurn {
+			return nil
+		}
+		return &lifetime.Elsewhere{}
+	}
+	require.NoError(t, g.TakeTurn(true))
+	assert.True(t, lifetime.Postponed(g.Destroy(false, destroy)))
+	over := make(chan error, 1)
+	go func() { over <- g.Destroy(true, destroy) }()
+	g.EndTurn()
+	assert.NoError(t, <-over)
 }

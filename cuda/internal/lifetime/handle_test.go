@@ -43,6 +43,26 @@ func live(t *testing.T, parent *Handle) *object {
 
 func (o *object) gone() bool { return o.destroyed.Load() == 1 }
 
+// TestFamilyForgets: objects that were destroyed are not kept by what they belonged to.
+func TestFamilyForgets(t *testing.T) {
+	parent := live(t, nil)
+	var watched [4]Cleanup
+	var all [4]*object
+	for i := range all {
+		all[i] = live(t, &parent.Handle)
+		watched[i].Watch(&all[i].Handle)
+	}
+	for _, i := range []int{1, 3, 0, 2} {
+		watched[i].Stop()
+		require.NoError(t, all[i].Close())
+	}
+	assert.Nil(t, parent.family.newest)
+	for _, o := range all {
+		assert.Equal(t, member{}, o.member, "nor by each other")
+	}
+	require.NoError(t, parent.Close())
+}
+
 func TestHandleCloseTwice(t *testing.T) {
 	o := live(t, nil)
 	o.err = errors.New("refused")
