@@ -55,6 +55,9 @@ func TestAddAllocWith(t *testing.T) {
 			} else {
 				assert.Nil(t, b.Data())
 			}
+			if !c.o.Managed {
+				assert.ErrorIs(t, b.PrefetchAsync(s, safe.HostLocation), safe.ErrInvalidArgument)
+			}
 			require.NoError(t, b.FreeAsync(s))
 			require.NoError(t, s.Synchronize())
 		})

@@ -238,6 +238,20 @@ func TestLaunchAfterFree(t *testing.T) {
 	noViolation(t)
 }
 
+// TestUseAfterFree: a stream that has used memory of a graph before is refused it once it is freed.
+func TestUseAfterFree(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	g, b := allocating[uint32](t, s, 100)
+	closing(t, g)
+	launch(t, executable(t, g), s)
+	use := func() error { return kernel(t, x, "nothing").Launch(s, using(b.Arg())) }
+	require.NoError(t, errors.Join(b.FillAsync(s, 1), use(), b.FreeAsync(s)))
+	assert.ErrorIs(t, b.FillAsync(s, 1), safe.ErrNotAllocated)
+	assert.ErrorIs(t, use(), safe.ErrNotAllocated)
+	require.NoError(t, s.Synchronize())
+}
+
 // TestFreeAsyncBesideLaunch: memory that a launch has allocated while FreeAsync orders the release
 // is not freed before the end of that launch.
 func TestFreeAsyncBesideLaunch(t *testing.T) {

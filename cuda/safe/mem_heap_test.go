@@ -217,6 +217,9 @@ func TestHeapPeers(t *testing.T) {
 	assert.Equal(t, noAccess, access(x))
 	require.NoError(t, y.DisablePeerAccess(late))
 	assert.Equal(t, noAccess, access(late))
+	require.NoError(t, y.EnablePeerAccess(late))
+	assert.Equal(t, readWrite, access(late), "once more")
+	require.NoError(t, y.DisablePeerAccess(late))
 	assert.ErrorIs(t, k.Launch(s, one, b.Arg(), safe.Val(uint64(7))), safe.ErrContextMismatch)
 }
 

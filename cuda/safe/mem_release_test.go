@@ -53,6 +53,102 @@ func TestReleaseBesideStuck(t *testing.T) {
 	assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
 }
 
+// TestAllocationOnStuck: memory is not freed before the stream has got to its allocation, also where a Stream is closed
+// that has allocated it and done nothing else.
+func TestAllocationOnStuck(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s, raw := loose(t, x)
+	other, err := safe.BorrowStream(raw, x, nil)
+	require.NoError(t, err)
+	g := newGate(t, x)
+	g.shut(t, other)
+	b, err := safe.NewBufferAsync[byte](s, 1<<20)
+	require.NoError(t, err)
+	before := simulated.Calls("cuMemFreeAsync")
+	require.NoError(t, errors.Join(s.Close(), b.Close()))
+	time.Sleep(20 * time.Millisecond)
+	assert.Equal(t, before, simulated.Calls("cuMemFreeAsync"))
+	g.open()
+	assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
+	require.NoError(t, errors.Join(other.Synchronize(), other.Close()))
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
+}
+
+// TestMarkersEnd: the events that mark the end of the work that uses memory are given back, also if they are of no use.
+func TestMarkersEnd(t *testing.T) {
+	needsSimulated(t)
+	for name, use := range map[string]func(t *testing.T, s, other *safe.Stream, b *safe.Buffer[byte]){
+		"freed in the order of the stream": func(t *testing.T, s, _ *safe.Stream, b *safe.Buffer[byte]) {
+			unlock := safe.LockStream(s)
+			closed := background(func() { assert.NoError(t, b.Close()) })
+			inside(t, "safe.(*streamCore).mark", "sync.(*Mutex).Lock")
+			unlock()
+			<-closed
+		},
+		"a copy that is refused": func(t *testing.T, s, other *safe.Stream, b *safe.Buffer[byte]) {
+			require.NoError(t, b.FillAsync(other, 0))
+			g, err := other.Capture(func() error {
+				assert.ErrorIs(t, b.CopyToHost(make([]byte, 4)), safe.ErrCapturing)
+				return nil
+			})
+			require.NoError(t, errors.Join(err, g.Close(), b.Close()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			startClean(t)
+			x, err := safe.NewContext(open(t, 0).Device())
+			require.NoError(t, err)
+			s, err := safe.NewStream(x)
+			require.NoError(t, err)
+			other, err := safe.NewStream(x)
+			require.NoError(t, err)
+			b, err := safe.NewBufferAsync[byte](s, 4)
+			require.NoError(t, errors.Join(err, s.Synchronize()))
+			goOn := make(chan struct{})
+			_, err = s.LaunchHostFunc(func() { <-goOn })
+			require.NoError(t, err)
+			use(t, s, other, b)
+			close(goOn)
+			require.NoError(t, errors.Join(s.Synchronize(), s.Close(), other.Close(), x.Close()))
+			fewAlive(t, 1, "the context is kept")
+		})
+	}
+}
+
+// TestFreeOnLegacyBesideCapture: memory of the legacy stream is freed after a capture that begins on a blocking one.
+func TestFreeOnLegacyBesideCapture(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	for name, allocate := range map[string]func() (*safe.Buffer[byte], error){
+		"allocated there": func() (*safe.Buffer[byte], error) { return safe.NewBufferAsync[byte](legacy, 4) },
+		"used there":      func() (*safe.Buffer[byte], error) { return safe.NewBuffer[byte](x, 4) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := allocate()
+			require.NoError(t, errors.Join(err, b.FillAsync(legacy, 0)))
+			s, err := safe.NewStream(x)
+			require.NoError(t, err)
+			closing(t, s)
+			simulated.Delay("cuStreamBeginCapture_v2", 20*time.Millisecond)
+			defer simulated.Reset()
+			captured := inDriver(t, func() error {
+				g, err := s.Capture(func() error { return nil })
+				return errors.Join(err, g.Close())
+			})
+			require.NoError(t, b.Close())
+			require.NoError(t, <-captured)
+			assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
+			noViolation(t)
+		})
+	}
+}
+
 // TestManyStreamsBesideStuck: memory can be allocated, copied and released beside a stuck stream also in a
 // context with so many streams that the driver would wait before it creates another.
 func TestManyStreamsBesideStuck(t *testing.T) {

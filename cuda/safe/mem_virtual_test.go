@@ -165,6 +165,7 @@ func TestVirtualRefusals(t *testing.T) {
 		{"offset in between", r.Map(granule/2, p), safe.ErrInvalidArgument, "multiple of the granularity"},
 		{"after the end", r.Map(8*granule, p), safe.ErrRange, ""},
 		{"over the end", r.Map(7*granule, two), safe.ErrRange, ""},
+		{"more than the range", r.Map(0, physical(t, x, 9*granule, safe.PhysicalMemoryOptions{})), safe.ErrRange, "exceed the range"},
 		{"far after the end", r.Map(0-granule, p), safe.ErrRange, ""},
 		{"mapped already", r.Map(granule, p), safe.ErrRange, "mapped already"},
 		{"half mapped already", r.Map(0, two), safe.ErrRange, "mapped already"},
@@ -174,6 +175,7 @@ func TestVirtualRefusals(t *testing.T) {
 		{"unmap after the end", r.Unmap(granule, 8*granule), safe.ErrRange, ""},
 		{"access to nothing", r.SetAccess(0, granule, readWrite), safe.ErrRange, "only 0"},
 		{"access to a part", r.SetAccess(2*granule, granule, readWrite), safe.ErrRange, "contain only a part"},
+		{"access to no bytes", r.SetAccess(granule, 0, readWrite), safe.ErrRange, ""},
 		{"access over a hole", r.SetAccess(granule, 4*granule, readWrite), safe.ErrRange, ""},
 		{"access taken from a buffer", r.SetAccess(granule, 2*granule, 0), safe.ErrInvalidArgument, "some are open"},
 		{"buffer of nothing", made(safe.NewMappedBuffer[uint64](r, 0, 1)), safe.ErrRange, "only 0 are mapped"},
@@ -234,6 +236,7 @@ func TestVirtualUnmap(t *testing.T) {
 	assert.ErrorIs(t, r.Map(0, physical(t, x, 1, safe.PhysicalMemoryOptions{})), safe.ErrRange)
 	_, err = safe.NewMappedBuffer[byte](r, 0, 1)
 	assert.ErrorIs(t, err, safe.ErrRange, "it was unmapped")
+	assert.ErrorIs(t, r.SetAccess(0, granule, readWrite), safe.ErrRange, "it was unmapped")
 	require.NoError(t, b.Close(), "a graph uses it")
 	require.NoError(t, graph.Close())
 	g.open()
@@ -330,7 +333,7 @@ func TestVirtualDevices(t *testing.T) {
 	r := reserve(t, x, 2*granule)
 	mapped(t, x, r, 0, granule)
 	require.NoError(t, r.Map(granule, physical(t, y, granule, safe.PhysicalMemoryOptions{})))
-	require.NoError(t, r.SetAccess(granule, granule, readWrite))
+	require.NoError(t, r.SetAccess(granule, granule, readWrite, y.Device(), x.Device()))
 	n := int(granule / 2)
 	b := mappedBuffer[float32](t, r, 0, n)
 	require.NoError(t, b.CopyFromHost(count(n)))

@@ -152,15 +152,22 @@ func TestRevoke(t *testing.T) {
 	outer, err := safe.NewGraph(x)
 	require.NoError(t, err)
 	closing(t, outer)
-	_, err = outer.Add(safe.ChildGraphNode(g))
+	part, err := addNode(t, outer, safe.ChildGraphNode(g)).ChildGraph()
 	require.NoError(t, err)
+	clone, err := part.Clone()
+	require.NoError(t, err)
+	closing(t, clone)
 	around := executable(t, outer)
+	nodes := newGraph(t, x)
+	_, err = nodes.Add(safe.KernelNode(kernel(t, x, "nothing"), using(r.Arg())))
+	require.NoError(t, err)
 	require.NoError(t, errors.Join(e.Launch(s), around.Launch(s), s.Synchronize()))
 
 	r.Revoke()
 	r.Revoke()
 	for name, e := range map[string]*safe.GraphExec{
-		"launched before": e, "never launched": early, "made later": executable(t, g), "with a child graph": around,
+		"launched before": e, "never launched": early, "made later": executable(t, g), "with a child graph": around, "of a child graph": executable(t, clone),
+		"with a node": executable(t, nodes),
 	} {
 		assert.ErrorIs(t, e.Launch(s), safe.ErrClosed, name)
 		b, err := safe.NewBatch(x)
@@ -174,7 +181,7 @@ func TestRevoke(t *testing.T) {
 	assert.NoError(t, e.Launch(s), "it retains the resource no more")
 	require.NoError(t, s.Synchronize())
 
-	require.NoError(t, errors.Join(e.Close(), early.Close(), around.Close(), outer.Close(), g.Close()))
+	require.NoError(t, errors.Join(e.Close(), early.Close(), around.Close(), outer.Close(), g.Close(), nodes.Close()))
 	assert.False(t, closed(gone), "an executable retains it")
 }
 
