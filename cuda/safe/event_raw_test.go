@@ -137,6 +137,12 @@ func TestBorrowedEventShares(t *testing.T) {
 	closing(t, g)
 	require.NoError(t, s.Record(borrowed))
 	require.NoError(t, e.Synchronize())
+	for range 2 { // the second after one is closed
+		more, err := safe.BorrowEvent(e.Raw(), x, nil)
+		require.NoError(t, err)
+		assert.True(t, safe.SameRecording(e, more))
+		require.NoError(t, more.Close())
+	}
 
 	require.NoError(t, e.Close())
 	require.NoError(t, s.Record(borrowed), "it keeps the event alive")

@@ -53,6 +53,22 @@ func setPolicy(s *safe.Stream, p driver.CUsynchronizationPolicy) error {
 	return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v)
 }
 
+// TestBlockingWaitLeavesNothing tests that waits which sleep keep no event.
+func TestBlockingWaitLeavesNothing(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	if err := setPolicy(s, driver.CU_SYNC_POLICY_BLOCKING_SYNC); errors.Is(err, safe.ErrNotSupported) {
+		t.Skip(err)
+	}
+	wait := func() int {
+		_, err := s.LaunchHostFunc(func() { time.Sleep(time.Millisecond) })
+		require.NoError(t, errors.Join(err, s.SynchronizeBlocking()))
+		return simulated.Live("event")
+	}
+	assert.Equal(t, wait(), wait())
+}
+
 func TestStreamAttribute(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)

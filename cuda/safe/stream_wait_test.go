@@ -532,3 +532,17 @@ func TestWaitBesideLaterWait(t *testing.T) {
 	<-end.Done()
 	<-copied
 }
+
+// TestFewEvents: a wait needs one event of the driver, though it makes more for later waits.
+func TestFewEvents(t *testing.T) {
+	needsSimulated(t)
+	x, err := safe.NewContext(open(t, 0).Device())
+	require.NoError(t, err)
+	closing(t, x)
+	s := stream(t, x)
+	simulated.Fail("cuEventCreate", 2, uint32(driver.CUDA_ERROR_UNKNOWN))
+	defer simulated.Reset()
+	_, err = s.LaunchHostFunc(func() { time.Sleep(time.Millisecond) })
+	require.NoError(t, errors.Join(err, s.Wait(t.Context())))
+	assert.Equal(t, "cuEventCreate", simulated.Failed())
+}
