@@ -130,6 +130,46 @@ func TestResetAwaitsWork(t *testing.T) {
 	})
 }
 
+// TestResetBesideOwnContext: a reset waits for the primary context, whatever is open in a context of NewContext.
+func TestResetBesideOwnContext(t *testing.T) {
+	untouched(t, func(t *testing.T) {
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		own, err := safe.NewContext(x.Device())
+		require.NoError(t, err)
+		s, err := safe.NewStream(x)
+		require.NoError(t, err)
+		goOn := make(chan struct{})
+		_, err = s.LaunchHostFunc(func() { <-goOn })
+		require.NoError(t, errors.Join(err, s.Close(), x.Close()))
+		time.AfterFunc(20*time.Millisecond, func() { close(goOn) })
+		require.NoError(t, own.Device().ResetPrimary())
+		require.NoError(t, own.Close())
+	})
+}
+
+// TestResetAfterFailures: a context that could not be opened or borrowed keeps none from being reset.
+func TestResetAfterFailures(t *testing.T) {
+	needsSimulated(t)
+	for name, open := range map[string]func(raw driver.CUcontext) (*safe.Context, error){
+		"Open":          func(driver.CUcontext) (*safe.Context, error) { return safe.Open(0) },
+		"BorrowContext": func(raw driver.CUcontext) (*safe.Context, error) { return safe.BorrowContext(raw, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			untouched(t, func(t *testing.T) {
+				d := firstDevice(t)
+				var raw driver.CUcontext
+				require.NoError(t, driver.CuDevicePrimaryCtxRetain(&raw, d.Raw()))
+				simulated.Fail("cuDevicePrimaryCtxRetain", 1, uint32(driver.CUDA_ERROR_UNKNOWN))
+				_, err := open(raw)
+				require.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
+				require.NoError(t, driver.CuDevicePrimaryCtxRelease(d.Raw()))
+				assert.NoError(t, d.ResetPrimary())
+			})
+		})
+	}
+}
+
 // TestResetOtherDevice: a reset minds nothing of another device but host functions.
 func TestResetOtherDevice(t *testing.T) {
 	untouched(t, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,4 +66,18 @@ func TestContextWaitRefused(t *testing.T) {
 	require.NoError(t, errors.Join(s.Close(), x.Close()))
 	assert.ErrorIs(t, x.Wait(t.Context()), safe.ErrClosed)
 	assert.ErrorIs(t, (*safe.Context)(nil).Wait(t.Context()), safe.ErrClosed)
+}
+
+// TestSynchronizeInRawCapture: Synchronize refuses to end a capture of other code, and then keeps no capture out.
+func TestSynchronizeInRawCapture(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	rawCapture(t, x, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() {
+		assert.ErrorIs(t, x.Synchronize(), safe.ErrCapturing)
+		assert.ErrorIs(t, x.WithoutCaptures(func() error { return nil }), safe.ErrCapturing)
+	})
+	soon(t, background(func() {
+		g, err := s.Capture(func() error { return nil })
+		assert.NoError(t, errors.Join(err, g.Close()))
+	}), "the capture does not begin")
 }

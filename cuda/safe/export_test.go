@@ -72,6 +72,9 @@ func Pending(s *Stream) int {
 	return s.core.pending
 }
 
+// Crowd is how many streams of x count for NewStream.
+func Crowd(x *Context) int { return int(x.core.shared.crowd.now.Load()) }
+
 // Reserved is how much room is kept on s for calls that wait for other streams.
 func Reserved(s *Stream) int { return int(s.core.reserved.Load()) }
 

@@ -63,6 +63,21 @@ func TestDestroyAfterClose(t *testing.T) {
 	}
 }
 
+// TestDestroyAfterEarlyClose tests that Close leaves nothing to do for a stream that has only recorded events, also
+// where a call has it locked for longer than Close waits.
+func TestDestroyAfterEarlyClose(t *testing.T) {
+	x := open(t, 0)
+	s, raw := loose(t, x)
+	require.NoError(t, errors.Join(s.Record(event(t, x)), s.Synchronize()))
+	defer safe.ClosePatience(0)()
+	unlock := safe.LockStream(s)
+	require.NoError(t, s.Close())
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
+	unlock()
+	settle(t)
+	noViolation(t)
+}
+
 // together calls f on several goroutines at once.
 func together[T any](t *testing.T, f func() (T, error)) []T {
 	t.Helper()

@@ -43,6 +43,17 @@ func TestReleaseInRawCapture(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
+// TestReleaseInScope: a stream is not given away while memory of a Scope is freed in its order.
+func TestReleaseInScope(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	require.NoError(t, s.Scope(func(*safe.Scope) error {
+		assert.Zero(t, s.Release())
+		return nil
+	}))
+	require.NoError(t, s.Synchronize())
+}
+
 // TestReleaseAfterReset: the handle of a stream that a reset has destroyed may be that of another one by now.
 func TestReleaseAfterReset(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {

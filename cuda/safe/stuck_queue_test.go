@@ -242,6 +242,9 @@ func TestSpareStreams(t *testing.T) {
 		{"handle", func(s *safe.Stream) error { s.Raw(); return nil }, nonBlocking, false},
 		{"ID", func(s *safe.Stream) error { _, err := s.ID(); return err }, nonBlocking, false},
 		{"attribute", func(s *safe.Stream) error { return setPolicy(s, driver.CU_SYNC_POLICY_YIELD) }, nonBlocking, false},
+		{"attached memory", func(s *safe.Stream) error {
+			return managed[byte](t, x, 1).AttachAsync(s, driver.CU_MEM_ATTACH_SINGLE)
+		}, nonBlocking, false},
 		{"handle of a borrowed one", func(s *safe.Stream) error {
 			b, err := s.Borrow()
 			b.Raw()
@@ -269,6 +272,57 @@ func TestSpareStreams(t *testing.T) {
 			assert.Equal(t, made, alive())
 		})
 	}
+}
+
+// TestFewSpareStreams tests that a context keeps few of the streams that are closed.
+func TestFewSpareStreams(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	all := make([]*safe.Stream, 50)
+	for i := range all {
+		all[i] = stream(t, x)
+	}
+	for _, s := range all {
+		require.NoError(t, s.Close())
+	}
+	settle(t)
+	assert.LessOrEqual(t, simulated.Live("stream"), 35, "and a few of package safe's own")
+}
+
+// TestCrowd tests that a stream no longer counts for NewStream once the context has it no more, or keeps it.
+func TestCrowd(t *testing.T) {
+	x := open(t, 0)
+	for name, end := range map[string]func(s *safe.Stream) error{
+		"kept":      (*safe.Stream).Close,
+		"destroyed": func(s *safe.Stream) error { s.Raw(); return s.Close() },
+		"released": func(s *safe.Stream) error {
+			raw := s.Release()
+			return x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := safe.Crowd(x)
+			s, err := safe.NewStream(x)
+			require.NoError(t, err)
+			require.Equal(t, before+1, safe.Crowd(x))
+			require.NoError(t, end(s))
+			assert.Equal(t, before, safe.Crowd(x))
+		})
+	}
+}
+
+// TestPendingOfBorrowed tests that work still counts that was enqueued on a borrowed Stream which is closed.
+func TestPendingOfBorrowed(t *testing.T) {
+	x := open(t, 0)
+	s, k := stream(t, x), kernel(t, x, "nothing")
+	stick(t, x, s)
+	before := safe.Pending(s)
+	b, err := s.Borrow()
+	require.NoError(t, err)
+	require.NoError(t, k.Launch(b, one))
+	require.NoError(t, b.Close())
+	assert.Equal(t, before+1, safe.Pending(s))
 }
 
 // TestCloseBesideBlockedCall: closing a stream does not wait for a call that blocks in the
