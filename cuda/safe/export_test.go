@@ -75,6 +75,9 @@ func Pending(s *Stream) int {
 // Crowd is how many streams of x count for NewStream.
 func Crowd(x *Context) int { return int(x.core.shared.crowd.now.Load()) }
 
+// Users is how many streams count as users of b.
+func Users[T any](b *Buffer[T]) int { return len(b.memory.known().streams()) }
+
 // Reserved is how much room is kept on s for calls that wait for other streams.
 func Reserved(s *Stream) int { return int(s.core.reserved.Load()) }
 

@@ -484,3 +484,13 @@ func TestTimeEnds(t *testing.T) {
 	g.open()
 	require.NoError(t, s.Synchronize())
 }
+
+// TestForkInRawCapture: no branch joins a capture of other code, which goes on.
+func TestForkInRawCapture(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	rawCapture(t, x, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() {
+		assert.ErrorIs(t, s.Fork(2, func([]*safe.Stream) error { return nil }), safe.ErrCapturing)
+	})
+	require.NoError(t, s.Fork(2, func([]*safe.Stream) error { return nil }))
+}

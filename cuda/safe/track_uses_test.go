@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -74,6 +75,24 @@ func TestUsesAreKept(t *testing.T) {
 			assert.Empty(t, simulated.Violation())
 		})
 	}
+}
+
+// TestUsersAreFew: memory remembers each stream that uses it once, and forgets those that are closed.
+func TestUsersAreFew(t *testing.T) {
+	x := open(t, 0)
+	b := buffer[byte](t, x, 4)
+	for range 6 {
+		s := stream(t, x)
+		for range 3 {
+			require.NoError(t, b.FillAsync(s, 0))
+		}
+	}
+	require.Equal(t, 6, safe.Users(b))
+	for range 5 {
+		s := stream(t, x)
+		require.NoError(t, errors.Join(b.FillAsync(s, 0), s.Synchronize(), s.Close()))
+	}
+	assert.Equal(t, 7, safe.Users(b))
 }
 
 // TestUsesAreWaitedFor: synchronous copies wait for launches that use the memory.
