@@ -81,7 +81,7 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	switch {
 	case !m.managed():
 		return refuse(op, ErrInvalidArgument, "the buffer is not managed memory: see NewManagedBuffer")
-	case b.address != m.address || b.Size() != m.size:
+	case b.Size() != m.size:
 		return refuse(op, ErrRange, "%d bytes of an allocation of %d: only a whole allocation can be attached", b.Size(), m.size)
 	case to != driver.CU_MEM_ATTACH_GLOBAL && to != driver.CU_MEM_ATTACH_HOST && to != driver.CU_MEM_ATTACH_SINGLE:
 		return refuse(op, ErrInvalidArgument, "%v is not a CUmemAttach_flags value", to)
