@@ -92,8 +92,10 @@ func TestReset(t *testing.T) {
 						t.Error("the library was called")
 						return nil
 					}), safe.ErrReset)
-					require.NoError(t, errors.Join(s.Close(), x.Close()))
-					_ = o.Close() // tells of the reset, perhaps
+					next, err := library.New(x, options)
+					require.NoError(t, err)
+					require.NoError(t, next.Enqueue(s, memory, nothing), "it shares nothing with the old one")
+					require.NoError(t, errors.Join(next.Close(), s.Close(), x.Close(), o.Close()))
 				})
 			})
 		}

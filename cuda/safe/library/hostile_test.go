@@ -272,7 +272,8 @@ func TestSubmitAgain(t *testing.T) {
 func TestCopiedCalls(t *testing.T) {
 	x := open(t)
 	b := words(t, x)
-	first := library.Call{Object: newObject(t, x, counted(new(counts))), Memory: 100, Uses: append(make([]safe.Arg, 0, 10), b.Arg()), Do: nothing}
+	first := library.Call{Object: newObject(t, x, counted(new(counts))), Stream: stream(t, x), Memory: 100, Uses: append(make([]safe.Arg, 0, 10), b.Arg()), Do: nothing}
+	require.NoError(t, first.Submit())
 	var all sync.WaitGroup
 	for range 4 {
 		c := first

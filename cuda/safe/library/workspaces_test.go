@@ -6,6 +6,8 @@ package library_test
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,6 +77,177 @@ func TestMemoryInCapture(t *testing.T) {
 			require.NoError(t, g.Close())
 		})
 	}
+}
+
+// fresh is a context in which no other Objects share memory.
+func fresh(t testing.TB) *safe.Context {
+	t.Helper()
+	x, err := safe.NewContext(must(safe.Devices())[0])
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	return x
+}
+
+// TestMemorySize: a call gets as many bytes as it asks for, and the Object's Workspace at least. A larger piece takes the
+// place of the stream's smaller one.
+func TestMemorySize(t *testing.T) {
+	for name, workspace := range map[string]int{"shared": 0, "own": 1000} {
+		for _, captures := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in a capture %v", name, captures), func(t *testing.T) {
+				options := counted(new(counts))
+				options.Workspace, options.Streams = workspace, min(workspace, 3)
+				x := fresh(t)
+				s, o := stream(t, x), newObject(t, x, options)
+				calls := func() (err error) {
+					for _, size := range []int{1, 5000, 100, 20000, 5000} {
+						err = errors.Join(err, o.Enqueue(s, size, func(p library.Place) error {
+							assert.GreaterOrEqual(t, p.Size, uint64(max(size, workspace)))
+							return nil
+						}))
+					}
+					assert.Equal(t, 1, o.Workspaces())
+					return err
+				}
+				if !captures {
+					require.NoError(t, calls())
+					return
+				}
+				g, err := s.Capture(calls)
+				require.NoError(t, errors.Join(err, g.Close()))
+			})
+		}
+	}
+}
+
+// TestLargeMemory: a stream keeps more than 64 MiB only if the Object has a Workspace of that size. A capture keeps it
+// always, as the graph does.
+func TestLargeMemory(t *testing.T) {
+	const large = 65 << 20
+	for name, row := range map[string]struct {
+		workspace int
+		captures  bool
+		kept      int
+	}{
+		"shared":       {0, false, 0},
+		"own":          {large, false, 1},
+		"in a capture": {0, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := counted(new(counts))
+			options.Workspace, options.Streams = row.workspace, min(row.workspace, 1)
+			x := fresh(t)
+			s, o := stream(t, x), newObject(t, x, options)
+			calls := func() error {
+				seen := places{}
+				err := errors.Join(o.Enqueue(s, large, seen.add), o.Enqueue(s, large, seen.add))
+				assert.Equal(t, row.kept, o.Workspaces())
+				if row.kept > 0 {
+					assert.Len(t, seen, 1)
+				}
+				return err
+			}
+			if !row.captures {
+				require.NoError(t, calls())
+				return
+			}
+			g, err := s.Capture(calls)
+			require.NoError(t, errors.Join(err, g.Close()))
+		})
+	}
+}
+
+// spaceOf returns the number of the workspace that a call on a stream gets.
+func spaceOf(t *testing.T, o *library.Object, s *safe.Stream) (number uint64) {
+	t.Helper()
+	assert.NoError(t, o.Enqueue(s, 1, func(p library.Place) error { number = p.Space; return nil }))
+	return number
+}
+
+// TestFewStreams: one stream more takes the place of the one that was used least recently, unless a call uses that now.
+func TestFewStreams(t *testing.T) {
+	if onGPU {
+		t.Skip("needs the simulated driver")
+	}
+	x := open(t)
+	options := counted(new(counts))
+	options.Streams, options.Workspace, options.Handles = 2, 100, 2
+	a, b, c, o := stream(t, x), stream(t, x), stream(t, x), newObject(t, x, options)
+	ofA, ofB := spaceOf(t, o, a), spaceOf(t, o, b)
+	require.Equal(t, ofA, spaceOf(t, o, a))
+	ofC := spaceOf(t, o, c) // in the place of b
+	assert.Equal(t, ofA, spaceOf(t, o, a))
+	assert.Equal(t, ofC, spaceOf(t, o, c))
+	assert.NotEqual(t, ofB, spaceOf(t, o, b)) // in the place of a
+	ofB = spaceOf(t, o, b)
+	assert.Equal(t, ofC, spaceOf(t, o, c))
+	require.NoError(t, o.Enqueue(c, 1000, nothing))
+	assert.Equal(t, ofB, spaceOf(t, o, b), "the larger piece takes the place of the stream's own")
+	assert.Equal(t, 2, o.Workspaces())
+
+	options.Streams = 1
+	o = newObject(t, x, options)
+	ofA = spaceOf(t, o, a)
+	before := simulated.Live("async")
+	require.NoError(t, o.Enqueue(a, 1, func(library.Place) error {
+		var other sync.WaitGroup
+		other.Go(func() { spaceOf(t, o, b) })
+		other.Wait()
+		assert.Equal(t, 1, o.Workspaces())
+		return nil
+	}))
+	assert.Equal(t, ofA, spaceOf(t, o, a), "it was in use")
+	require.NoError(t, b.Synchronize())
+	assert.Equal(t, before, simulated.Live("async"), "the other call's memory was its alone")
+}
+
+// TestMemoryBesideCapture: what a capture keeps does not count among the streams outside of it, and stays.
+func TestMemoryBesideCapture(t *testing.T) {
+	x := open(t)
+	options := counted(new(counts))
+	options.Streams, options.Workspace = 1, 100
+	s, other, o := stream(t, x), stream(t, x), newObject(t, x, options)
+	ofOther := spaceOf(t, o, other)
+	g, err := s.Capture(func() error {
+		inCapture := spaceOf(t, o, s)
+		assert.Equal(t, ofOther, spaceOf(t, o, other))
+		assert.NotEqual(t, ofOther, spaceOf(t, o, stream(t, x)))
+		assert.Equal(t, inCapture, spaceOf(t, o, s))
+		assert.Equal(t, 2, o.Workspaces())
+		return nil
+	})
+	require.NoError(t, errors.Join(err, g.Close()))
+}
+
+// TestStateOfCapture: a call learns of the capture whatever its edges are, and does nothing in one that is invalid.
+func TestStateOfCapture(t *testing.T) {
+	if onGPU {
+		t.Skip("needs the simulated driver")
+	}
+	x := open(t)
+	s, o := stream(t, x), newObject(t, x, counted(new(counts)))
+	var in []uint64
+	call := func() error {
+		return o.Enqueue(s, 100, func(p library.Place) error { in = append(in, p.Capture); return nil })
+	}
+	g, err := s.Capture(func() error {
+		simulated.Fail("cuStreamGetCaptureInfo_v2", 1, uint32(driver.CUDA_ERROR_LOSSY_QUERY))
+		defer simulated.Reset()
+		err := errors.Join(call(), call())
+		assert.Equal(t, "cuStreamGetCaptureInfo_v2", simulated.Failed())
+		return err
+	})
+	require.NoError(t, errors.Join(err, g.Close()))
+	require.Len(t, in, 2)
+	assert.NotZero(t, in[0])
+	assert.Equal(t, in[0], in[1])
+
+	_, err = s.Capture(func() error {
+		assert.ErrorIs(t, x.WithCurrent(func() error { return driver.CuStreamSynchronize(s.Raw()) }), driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		assert.ErrorIs(t, call(), driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+		return nil
+	})
+	assert.Error(t, err)
+	assert.Len(t, in, 2)
 }
 
 // TestMemoryOfPastCapture: the memory of a graph ends with it, whatever comes after its capture.
