@@ -51,6 +51,7 @@ func TestRefused(t *testing.T) {
 		{gemm(M{Rows: 2, Cols: 2}, m, out), safe.ErrClosed, "the buffer of a"},
 		{gemm(m, blas.Rows(closed, 2, 2), out), safe.ErrClosed, "the buffer of b"},
 		{gemm(m, m, m), safe.ErrOverlap, "c (2x2 float32 at"},
+		{gemm(m, out, out), safe.ErrOverlap, "and b (2x2 float32 at"},
 		{gemm(m, out, M{Buffer: b, Rows: 2, Cols: 2, Offset: 3}), safe.ErrOverlap, "and a (2x2 float32 at"},
 		{blas.Gemm(h, s, 1i, m, m, 0, out), safe.ErrInvalidArgument, "alpha is (0+1i), but a factor of real numbers has no imaginary part"},
 		{blas.Gemm(h, s, 0, m, m, 2i, out), safe.ErrInvalidArgument, "beta is (0+2i)"},
@@ -59,6 +60,7 @@ func TestRefused(t *testing.T) {
 		{blas.Gemm(h, noStream, 1, m, m, 0, out), safe.ErrClosed, "the stream"},
 		{blas.Gemv(h, s, 1, m, V{Buffer: b, N: 3}, 0, V{Buffer: other, N: 2}), safe.ErrInvalidArgument, "a (2x2) times x (3 elements) does not make y (2 elements)"},
 		{blas.Gemv(h, s, 1, m, V{Buffer: b, N: 2, Offset: 10}, 0, V{Buffer: b, N: 2}), safe.ErrOverlap, "y ("},
+		{blas.Gemv(h, s, 1, m, V{Buffer: other, N: 2}, 0, V{Buffer: other, N: 2, Offset: 1}), safe.ErrOverlap, "and x ("},
 		{blas.Gemv(h, s, 1, m, V{Buffer: b, N: 2, Step: -1}, 0, V{Buffer: other, N: 2}), safe.ErrRange, "x is 2 float32 with step -1"},
 		{blas.Axpy(h, s, 1, V{Buffer: b, N: 3}, V{Buffer: b, N: 3, Offset: 2}), safe.ErrOverlap, "and x ("},
 		{blas.Axpy(h, s, 1, blas.Vec(b), V{Buffer: other, N: 3}), safe.ErrInvalidArgument, "x has 100 elements, y has 3"},
@@ -75,6 +77,10 @@ func TestRefused(t *testing.T) {
 		{blas.Axpy(h, s, 1, V{Buffer: b, N: 1, Step: 1 << 62}, V{Buffer: b, N: 1, Step: 1 << 62}), safe.ErrOverlap, "and x ("},
 		{blas.GemmStrided(h, s, 1, blas.Stack[float32]{Matrix: m, Count: 3}, blas.Stack[float32]{Matrix: m, Count: 1}, 0, blas.Stack[float32]{Matrix: out, Count: 3, Step: 3}),
 			safe.ErrOverlap, "cuda: blas.GemmStrided: source and destination overlap: c is 3 of 2x2 float32 with step 3: matrices 0 and 1"},
+		{blas.GemmStrided(h, s, 1, blas.Stack[float32]{Matrix: m, Count: 1}, blas.Stack[float32]{Matrix: m, Count: 1}, 0,
+			blas.Stack[float32]{Matrix: M{Buffer: other, Rows: 2, Cols: 2, Stride: 10}, Count: 4, Step: 3}), safe.ErrOverlap, "matrices 0 and 3"},
+		{blas.GemmStrided(h, s, 1, blas.Stack[float32]{Matrix: m, Count: 2, Step: -4}, blas.Stack[float32]{Matrix: m, Count: 1}, 0, blas.Stack[float32]{Matrix: out, Count: 2}),
+			safe.ErrRange, "a is 2 of 2x2 float32 with step -4"},
 	} {
 		assert.ErrorIs(t, c.got, c.want, c.text)
 		assert.ErrorContains(t, c.got, c.text)
@@ -93,6 +99,9 @@ func TestRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "b[0] is 2x2 Float16 at an address that is no multiple of 16")
 	assert.ErrorContains(t, batch([]M{m, m}, []M{m, m}, []M{out, out}), "c[0] (2x2 float32 at")
 	assert.ErrorContains(t, batch([]M{m, m}, []M{m, out}, []M{out, {Buffer: other, Rows: 2, Cols: 2, Offset: 50}}), "source and destination overlap")
+	assert.ErrorContains(t, batch([]M{{Buffer: other, Rows: 2, Cols: 2, Offset: 2}}, []M{m}, []M{out}), "c[0] (2x2 float32 at")
+	_, err = blas.NewBatch(h.With(blas.TF32), []M{m}, []M{{Buffer: b, Rows: 2, Cols: 2, Offset: 5}}, []M{out})
+	assert.ErrorContains(t, err, "b[0] is 2x2 float32 at an address that is no multiple of 16")
 	for _, o := range []blas.Options{{Workspace: -1}, {Handles: -1}, {Math: 7}} {
 		_, err := blas.Open(x, o)
 		assert.Error(t, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
@@ -136,6 +137,98 @@ func TestGraphWorkspaces(t *testing.T) {
 	require.NoError(t, h.Close())
 	launch(t, graphs[0], s) // its workspaces and handles' work are there still
 	assert.EqualValues(t, 4, download(t, m[2].Buffer)[0])
+}
+
+// TestOpenFails: an Open that fails destroys the handles that it has created.
+func TestOpenFails(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	defer simulated.Reset()
+	most := 0
+	for nth := range 12 { // the doubles ask for the context
+		calls := logged(t, func() {
+			simulated.Fail("cuCtxGetCurrent", nth+1, uint32(driver.CUDA_ERROR_UNKNOWN))
+			h, err := blas.Open(x, blas.Options{Workspace: 4096, Handles: 3})
+			simulated.Fail("cuCtxGetCurrent", 0, 0)
+			if err != nil {
+				assert.ErrorContains(t, err, "cuda: blas.Open: ")
+			}
+			require.NoError(t, h.Close())
+		})
+		created := 0
+		for _, c := range calls {
+			if c.op == "create" || c.op == "ltcreate" {
+				created++
+			}
+		}
+		assert.Equal(t, created, destroyed(calls), "call %d fails", nth)
+		if created < 4 {
+			most = max(most, created)
+		}
+	}
+	assert.GreaterOrEqual(t, most, 2, "some were created, and not all")
+}
+
+// TestGraphKeepsOperands: a graph keeps all memory that its work uses.
+func TestGraphKeepsOperands(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	require.NoError(t, multiply(h, s, square(t, x, 4)))
+	for name, row := range map[string]struct {
+		operands int
+		f        func(v []*safe.Buffer[float32], m []blas.Matrix[float32]) error
+	}{
+		"Gemm": {3, func(_ []*safe.Buffer[float32], m []blas.Matrix[float32]) error {
+			return blas.Gemm(h, s, 1, m[0], m[1], 0, m[2])
+		}},
+		"GemmStrided": {3, func(_ []*safe.Buffer[float32], m []blas.Matrix[float32]) error {
+			of := func(i int) blas.Stack[float32] { return blas.Stack[float32]{Matrix: m[i], Count: 1} }
+			return blas.GemmStrided(h, s, 1, of(0), of(1), 0, of(2))
+		}},
+		"Gemv": {3, func(_ []*safe.Buffer[float32], m []blas.Matrix[float32]) error {
+			return blas.Gemv(h, s, 1, m[0], m[1].Row(0), 0, m[2].Row(0))
+		}},
+		"Axpy": {2, func(v []*safe.Buffer[float32], _ []blas.Matrix[float32]) error {
+			return blas.Axpy(h, s, 1, blas.Vec(v[0]), blas.Vec(v[1]))
+		}},
+		"Scal": {1, func(v []*safe.Buffer[float32], _ []blas.Matrix[float32]) error {
+			return blas.Scal(h, s, 1, blas.Vec(v[0]))
+		}},
+		"DotTo": {3, func(v []*safe.Buffer[float32], _ []blas.Matrix[float32]) error {
+			return blas.DotTo(h, s, blas.Vec(v[0]), blas.Vec(v[1]), v[2])
+		}},
+		"Nrm2To": {2, func(v []*safe.Buffer[float32], _ []blas.Matrix[float32]) error {
+			return blas.Nrm2To(h, s, blas.Vec(v[0]), v[1])
+		}},
+		"Matmul": {5, func(v []*safe.Buffer[float32], m []blas.Matrix[float32]) error {
+			bias, err := v[3].Slice(0, 4)
+			if err != nil {
+				return err
+			}
+			aux, err := v[4].Slice(0, blas.AuxLen(blas.GELU, 4, 4))
+			return errors.Join(err, blas.Matmul(h, s, 1, m[0], m[1], 0, m[2], blas.MatmulOptions{Epilogue: blas.GELU, Bias: bias, Aux: aux}))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := simulated.Live("memory")
+			var all []*safe.Buffer[float32]
+			var m []blas.Matrix[float32]
+			for range row.operands {
+				b, err := safe.NewBufferWith[float32](x, 64, safe.BufferOptions{Plain: true})
+				require.NoError(t, err)
+				all, m = append(all, b), append(m, blas.Rows(b, 4, 4))
+			}
+			g, err := s.Capture(func() error { return row.f(all, m) })
+			require.NoError(t, err)
+			for _, b := range all {
+				require.NoError(t, b.Close())
+			}
+			assert.Equal(t, before+row.operands, simulated.Live("memory"))
+			require.NoError(t, g.Close())
+			assert.Eventually(t, func() bool { return simulated.Live("memory") == before }, 10*time.Second, time.Millisecond)
+		})
+	}
 }
 
 // TestFirstInCapture: a stream's first call may be in a capture. Open may not.

@@ -188,6 +188,8 @@ func TestScales(t *testing.T) {
 	require.NoError(t, blas.Matmul(h, s, 1, a, b, 0, d, o))
 	assert.EqualValues(t, 4, download(t, d.Buffer)[17].Float32(), "32 by 1/8")
 	assert.EqualValues(t, 32, download(t, o.AmaxD)[0])
+	require.NoError(t, blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{FastAccumulation: true}))
+	assert.EqualValues(t, 32, download(t, d.Buffer)[17].Float32(), "the scales were those of the call before")
 
 	wide := blas.Matrix[float32]{Buffer: buffer(t, x, make([]float32, m*n)), Rows: m, Cols: n, ByColumn: true}
 	bias := buffer(t, x, make([]dtype.BFloat16, n))
@@ -219,6 +221,7 @@ func TestPlans(t *testing.T) {
 		}
 		return n
 	}
+	before := len(lines(t))
 	calls := logged(t, func() {
 		h, err := blas.Open(x, blas.Options{Workspace: 4096, Plans: 2})
 		require.NoError(t, err)
@@ -235,6 +238,8 @@ func TestPlans(t *testing.T) {
 		for n := range 9 {
 			require.NoError(t, matmul(n+2))
 		}
+		made := lines(t)[before:]
+		assert.LessOrEqual(t, count(made, "desc")-count(made, "undesc"), 2)
 		for range 2 {
 			err := matmul(13)
 			assert.ErrorIs(t, err, safe.ErrNotSupported)
@@ -244,6 +249,39 @@ func TestPlans(t *testing.T) {
 	})
 	assert.Equal(t, count(calls, "desc"), count(calls, "undesc"), "descriptors")
 	assert.Greater(t, count(calls, "undesc"), 8)
+}
+
+// TestPlanAlignment: calls share a plan only if the addresses are multiples of the same powers of two, as the algorithm
+// may rely on that.
+func TestPlanAlignment(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	operands := func(at ...int) (m [3]blas.Matrix[float32], o blas.MatmulOptions) {
+		for i := range m {
+			m[i] = blas.Matrix[float32]{Buffer: buffer(t, x, make([]float32, 64+4)), Rows: 8, Cols: 8, Offset: at[i]}
+		}
+		bias, err := buffer(t, x, make([]float32, 8+4)).Slice(at[3], at[3]+8)
+		require.NoError(t, err)
+		aux, err := buffer(t, x, make([]float32, 64+4)).Slice(at[4], at[4]+64)
+		require.NoError(t, err)
+		return m, blas.MatmulOptions{Epilogue: blas.GELU, Bias: bias, Aux: aux}
+	}
+	for _, row := range []struct {
+		name string
+		at   []int
+	}{{"all", []int{0, 0, 0, 0, 0}}, {"a", []int{1, 0, 0, 0, 0}}, {"b", []int{0, 1, 0, 0, 0}}, {"d", []int{0, 0, 1, 0, 0}}, {"Bias", []int{0, 0, 0, 1, 0}}, {"Aux", []int{0, 0, 0, 0, 1}}, {"two", []int{2, 0, 0, 0, 0}}} {
+		for _, want := range []int{1, 0} {
+			m, o := operands(row.at...)
+			searches := 0
+			for _, e := range logged(t, func() { require.NoError(t, blas.Matmul(h, s, 1, m[0], m[1], 0, m[2], o)) }) {
+				if e.op == "heuristic" {
+					searches++
+				}
+			}
+			assert.Equal(t, want, searches, row.name)
+		}
+	}
 }
 
 // TestPlansFail: a plan that fails while another call makes room for its own is destroyed once.
@@ -303,6 +341,8 @@ func TestMatmulRefused(t *testing.T) {
 		{safe.ErrInvalidArgument, "cuBLAS does not multiply int8 by float32 with a result of float32", blas.Matmul(h, s, 1, i(4, 4), b, 0, d, blas.MatmulOptions{})},
 		{safe.ErrInvalidArgument, "for int8, a must be stored by row and b by column", blas.Matmul(h, s, 1, i(4, 4), i(4, 4), 0, d, blas.MatmulOptions{})},
 		{safe.ErrInvalidArgument, "must be multiples of 4: a is 4x6 int8", blas.Matmul(h, s, 1, i(4, 6), i(4, 6).T(), 0, d, blas.MatmulOptions{})},
+		{safe.ErrInvalidArgument, "a is 4x4 int8 at", blas.Matmul(h, s, 1, blas.Matrix[int8]{Buffer: i(4, 6).Buffer, Rows: 4, Cols: 4, Stride: 6}, i(4, 4).T(), 0, d, blas.MatmulOptions{})},
+		{safe.ErrInvalidArgument, "a is 4x6 int8 at", blas.Matmul(h, s, 1, blas.Matrix[int8]{Buffer: i(4, 8).Buffer, Rows: 4, Cols: 6, Stride: 8}, i(4, 6).T(), 0, d, blas.MatmulOptions{})},
 		{safe.ErrInvalidArgument, "must be multiples of 4: d is 4x6 float32", blas.Matmul(h, s, 1, i(4, 4), i(6, 4).T(), 0, f(4, 6), blas.MatmulOptions{})},
 		{safe.ErrInvalidArgument, "Bias has 5 elements, but must have 4", blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{Bias: five})},
 		{safe.ErrInvalidArgument, "Bias must be a Buffer of float32", blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{Bias: double})},
