@@ -75,7 +75,7 @@ func TestGraphOwns(t *testing.T) {
 	g := generator(t, x, random.Philox, random.Options{})
 	b := buffer[float32](t, x, 100)
 	_ = captured(t, s, func() error { return normal(g, s, b) })
-	for name, err := range map[string]error{"a call": normal(g, s, b), "Seek": g.Seek(0)} {
+	for name, err := range map[string]error{"a call": normal(g, s, b), "Seek": g.Seek(0), "Poisson": poisson(g, s, buffer[uint32](t, x, 100))} {
 		assert.ErrorIs(t, err, safe.ErrInUse, name)
 		assert.ErrorContains(t, err, "make one for each graph", name)
 	}
@@ -265,20 +265,21 @@ func TestGraphPlaces(t *testing.T) {
 	s := stream(t, x)
 	for name, c := range map[string]struct {
 		offset uint64
-		before int
+		before []int
 		draws  []int
 	}{
-		"one":                        {0, 0, []int{1}},
-		"one and one":                {0, 0, []int{1, 1}},
-		"after one":                  {0, 1, []int{4}},
-		"after three":                {0, 3, []int{8}},
-		"from an odd place":          {7, 0, []int{4, 2}},
-		"from an odd place far away": {1<<33 + 1, 2, []int{5, 5, 5}},
+		"one":                        {0, nil, []int{1}},
+		"one and one":                {0, nil, []int{1, 1}},
+		"after one":                  {0, []int{1}, []int{4}},
+		"after three":                {0, []int{3}, []int{8}},
+		"after calls of one stream":  {0, []int{1, 1, 2}, []int{4, 4}},
+		"from an odd place":          {7, nil, []int{4, 2}},
+		"from an odd place far away": {1<<33 + 1, []int{2}, []int{5, 5, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := generator(t, x, random.Philox, random.Options{Seed: 3, Offset: c.offset})
-			if c.before > 0 {
-				take(t, g, s, c.before, random.Uniform[float32])
+			for _, n := range c.before {
+				take(t, g, s, n, random.Uniform[float32])
 			}
 			var all []*safe.Buffer[float32]
 			for _, n := range c.draws {
@@ -312,6 +313,21 @@ func TestGraphPlaces(t *testing.T) {
 	}
 	assert.Len(t, normals, 4)
 	assert.Len(t, words, 4)
+
+	g = generator(t, x, random.Philox, random.Options{})
+	pair, four := buffer[uint64](t, x, 2), buffer[uint32](t, x, 4)
+	e = captured(t, s, func() error { return errors.Join(random.Bits(g, s, pair), random.Bits(g, s, four)) })
+	seen := map[uint32]bool{}
+	for range 4 {
+		require.NoError(t, e.Launch(s))
+		for _, v := range download(t, pair) {
+			seen[uint32(v)], seen[uint32(v>>32)] = true, true
+		}
+		for _, v := range download(t, four) {
+			seen[v] = true
+		}
+	}
+	assert.Len(t, seen, 32, "a number of 64 bits takes two")
 }
 
 // TestBesideCapture: calls outside of a capture leave the capture of another stream valid.

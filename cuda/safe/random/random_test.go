@@ -351,9 +351,11 @@ func TestOtherContext(t *testing.T) {
 	y, err := safe.Open(1)
 	require.NoError(t, err)
 	defer y.Close()
-	err = normal(generator(t, x, random.Philox, random.Options{}), stream(t, y), buffer[float32](t, y, 8))
-	assert.ErrorIs(t, err, safe.ErrContextMismatch)
-	assert.ErrorContains(t, err, "cuda: random.Normal: objects of different contexts: the generator belongs to a context of device 0")
+	g, s := generator(t, x, random.Philox, random.Options{}), stream(t, y)
+	for op, err := range map[string]error{"Normal": normal(g, s, buffer[float32](t, y, 8)), "Poisson": poisson(g, s, buffer[uint32](t, y, 8))} {
+		assert.ErrorIs(t, err, safe.ErrContextMismatch)
+		assert.ErrorContains(t, err, "cuda: random."+op+": objects of different contexts: the generator belongs to a context of device 0")
+	}
 }
 
 // TestConcurrent: goroutines share a generator on many streams; each number is taken once.
@@ -440,6 +442,59 @@ func TestOutOfMemory(t *testing.T) {
 			require.NoError(t, g.Close())
 		})
 	}
+}
+
+// TestFailures: an error of cuRAND, or of the driver after it, is that of the call, the first one of a stream or a later one.
+func TestFailures(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	s, other, b := stream(t, x), stream(t, x), buffer[float32](t, x, 64)
+	g := generator(t, x, random.XORWOW, random.Options{})
+	for function, want := range map[string]error{"cuLaunchHostFunc": curand.CURAND_STATUS_LAUNCH_FAILURE, "cuEventRecord": driver.CUDA_ERROR_UNKNOWN} {
+		for name, before := range map[string]*safe.Stream{"first": other, "later": s} {
+			t.Run(function+", "+name, func(t *testing.T) {
+				require.NoError(t, errors.Join(random.Uniform(g, before, b), x.Synchronize()))
+				simulated.Fail(function, 1, uint32(driver.CUDA_ERROR_UNKNOWN))
+				defer simulated.Reset()
+				err := random.Uniform(g, s, b)
+				assert.ErrorIs(t, err, want)
+				assert.ErrorContains(t, err, "cuda: random.Uniform: ")
+			})
+		}
+	}
+	require.NoError(t, errors.Join(random.Uniform(g, s, b), s.Synchronize()))
+}
+
+// TestPoissonReleases: Poisson keeps neither the buffer nor memory of its own after the call.
+func TestPoissonReleases(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	s, g := stream(t, x), generator(t, x, random.Philox, random.Options{})
+	whole, err := safe.NewBufferWith[uint32](x, 64, safe.BufferOptions{Plain: true})
+	require.NoError(t, err)
+	part, err := whole.Slice(1, 64) // which cuRAND cannot fill
+	require.NoError(t, err)
+	require.NoError(t, x.TrimMemory())
+	plain, async := simulated.Live("memory"), simulated.Live("async")
+	require.NoError(t, poisson(g, s, part))
+	require.NoError(t, whole.Close())
+	assert.Equal(t, plain-1, simulated.Live("memory"))
+	require.NoError(t, x.TrimMemory())
+	assert.LessOrEqual(t, simulated.Live("async"), async)
+}
+
+// TestNothingDrawn: an empty buffer is no call of cuRAND, and no use of the generator by a graph.
+func TestNothingDrawn(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	s, g := stream(t, x), generator(t, x, random.Philox, random.Options{})
+	none := buffer[float32](t, x, 0)
+	_ = take(t, g, s, 8, random.Uniform[float32])
+	assert.Empty(t, logged(t, "u", func() {
+		require.NoError(t, random.Uniform(g, s, none))
+		_ = captured(t, s, func() error { return random.Uniform(g, s, none) })
+	}))
+	_ = take(t, g, s, 8, random.Uniform[float32])
 }
 
 // TestManyPending: a stream takes 100 calls before one waits.
