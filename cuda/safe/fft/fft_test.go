@@ -205,6 +205,8 @@ func TestRefusedShapes(t *testing.T) {
 		"another rank":        {fft.Shape{N: []int{4}, In: fft.Layout{Embed: []int{4, 4}}}, safe.ErrInvalidArgument, "In.Embed has 2 sizes"},
 		"a small array":       {fft.Shape{N: []int{4, 4}, Out: fft.Layout{Embed: []int{4, 2}}}, safe.ErrRange, "does not hold"},
 		"results overlap":     {fft.Shape{N: []int{8}, Batch: 2, Out: fft.Layout{Distance: 4}}, safe.ErrOverlap, "elements of Out overlap"},
+		"a stride in place":   {fft.Shape{N: []int{8}, Out: fft.Layout{Stride: 2}, InPlace: true}, safe.ErrInvalidArgument, "do not lie at the same addresses"},
+		"an array in place":   {fft.Shape{N: []int{4, 8}, In: fft.Layout{Embed: []int{4, 12}}, InPlace: true}, safe.ErrInvalidArgument, "do not lie at the same addresses"},
 		"not in place":        {fft.Shape{N: []int{8}, Batch: 2, In: fft.Layout{Distance: 11}, InPlace: true}, safe.ErrInvalidArgument, "do not lie at the same addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,10 +10,13 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/fft"
 	"github.com/cudabind/cudabind/cuda/safe/library"
@@ -292,7 +295,8 @@ func TestCache(t *testing.T) {
 	s := stream(t, x)
 	c := cache(t, x, fft.CacheOptions{Plans: 2})
 	in, out := buffer(t, x, make([]complex64, 64)), buffer(t, x, make([]complex64, 64))
-	double := buffer(t, x, make([]complex128, 64))
+	double, closed := buffer(t, x, make([]complex128, 64)), buffer(t, x, make([]complex64, 64))
+	require.NoError(t, closed.Close())
 	transform := func(n int) error { return fft.Forward(c, s, fft.Shape{N: []int{n}}, in, out) }
 	require.NoError(t, transform(16))
 	require.NoError(t, s.Synchronize())
@@ -306,6 +310,7 @@ func TestCache(t *testing.T) {
 	require.Equal(t, 2, c.Plans())
 	g, err := s.Capture(func() error {
 		assert.NoError(t, transform(16), "it is there")
+		assert.ErrorIs(t, fft.Forward(c, s, fft.Shape{N: []int{16}}, in, closed), safe.ErrClosed, "the plan is open")
 		assert.ErrorIs(t, fft.Forward(c, s, fft.Shape{N: []int{16}}, double, double), safe.ErrCapturing, "it was evicted")
 		return nil
 	})
@@ -318,6 +323,128 @@ func TestCache(t *testing.T) {
 	require.ErrorIs(t, transform(16), safe.ErrClosed)
 	_, err = fft.NewCache(x, fft.CacheOptions{Plans: -1})
 	require.ErrorIs(t, err, safe.ErrRange)
+	_, err = fft.NewCache(nil, fft.CacheOptions{})
+	require.ErrorIs(t, err, safe.ErrClosed)
+}
+
+// TestCacheMeanwhile: a cache that is closed, or has got the same plan, while a call makes one.
+func TestCacheMeanwhile(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	s, b := stream(t, x), buffer(t, x, make([]complex64, 16))
+	shape := fft.Shape{N: []int{16}}
+	for name, row := range map[string]struct {
+		meanwhile func(c *fft.Cache) error
+		want      error
+		plans     int
+	}{
+		"closed":   {(*fft.Cache).Close, safe.ErrClosed, 0},
+		"the same": {func(c *fft.Cache) error { return fft.Forward(c, s, shape, b, b) }, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory, modules := simulated.Live("memory"), simulated.Live("module")
+			c := cache(t, x, fft.CacheOptions{Options: fft.Options{Scale: true}})
+			called := false
+			stop := lifetime.OnMakeRoom(func() {
+				if !called {
+					called = true
+					assert.NoError(t, row.meanwhile(c))
+				}
+			})
+			defer stop()
+			simulated.Fail("cuModuleLoadData", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY)) // of the kernel that scales
+			defer simulated.Reset()
+			assert.ErrorIs(t, fft.Forward(c, s, shape, b, b), row.want)
+			assert.True(t, called)
+			assert.Equal(t, row.plans, c.Plans())
+			require.NoError(t, errors.Join(s.Synchronize(), c.Close()))
+			assert.Eventually(t, func() bool {
+				return simulated.Live("memory") <= memory && simulated.Live("module") <= modules
+			}, 10*time.Second, time.Millisecond, "the plans are closed")
+		})
+	}
+}
+
+// TestNothingLeft: plans that are closed, that a cache has no room for, or that New could not make leave nothing. That does
+// not take the garbage collector.
+func TestNothingLeft(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	s, b := stream(t, x), buffer(t, x, make([]complex64, 64))
+	plan := func(n int) error {
+		p, err := fft.New[float32, complex64](x, fft.Shape{N: []int{n}}, fft.Options{Scale: true})
+		return errors.Join(err, p.Close())
+	}
+	for name, f := range map[string]func(t *testing.T){
+		"closed":      func(t *testing.T) { require.NoError(t, plan(16)) },
+		"not planned": func(t *testing.T) { require.ErrorIs(t, plan(4001), cufft.CUFFT_INTERNAL_ERROR) },
+		"without scale": func(t *testing.T) {
+			simulated.Fail("cuModuleGetFunction", 1, uint32(driver.CUDA_ERROR_NOT_FOUND))
+			defer simulated.Reset()
+			require.ErrorIs(t, plan(16), driver.CUDA_ERROR_NOT_FOUND)
+		},
+		"failing twice": func(t *testing.T) {
+			stop := lifetime.OnMakeRoom(func() { simulated.Fail("cuMemAlloc_v2", 1, uint32(driver.CUDA_ERROR_UNKNOWN)) }) // of the next try
+			defer stop()
+			simulated.Fail("cuModuleGetFunction", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+			defer simulated.Reset()
+			before := simulated.Calls("cuModuleUnload")
+			require.ErrorIs(t, plan(16), cufft.CUFFT_INTERNAL_ERROR)
+			assert.Equal(t, before+1, simulated.Calls("cuModuleUnload"))
+		},
+		"of a cache": func(t *testing.T) {
+			c := cache(t, x, fft.CacheOptions{Plans: 1})
+			for n := range 8 {
+				require.NoError(t, fft.Forward(c, s, fft.Shape{N: []int{n + 2}}, b, b))
+			}
+			require.NoError(t, errors.Join(s.Synchronize(), c.Close()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory, modules := simulated.Live("memory"), simulated.Live("module")
+			f(t)
+			assert.Eventually(t, func() bool {
+				return simulated.Live("memory") <= memory && simulated.Live("module") <= modules
+			}, 10*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// TestMemoryOfCall: a call works in the memory that its stream has now, and in a capture in that of the graph.
+func TestMemoryOfCall(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	s, p := stream(t, x), newOdd(t, x)
+	j := newJob(t, x, p, 9)
+	o, err := library.New(x, library.Options{Create: func() error { return nil }, Destroy: func() error { return nil }})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, o.Close()) })
+	// clear fills the stream's memory, of size bytes or more, with zeros. It tells where that is.
+	clear := func(size int) (at driver.CUdeviceptr) {
+		require.NoError(t, o.Enqueue(s, size, func(place library.Place) error {
+			at = place.Memory
+			return driver.CuMemsetD8Async(at, 0, place.Size, s.Raw())
+		}))
+		return at
+	}
+	worked := func(at driver.CUdeviceptr) bool {
+		var first [1]byte
+		require.NoError(t, s.Synchronize())
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuMemcpyDtoH(unsafe.Pointer(&first[0]), at, 1) }))
+		return first[0] != 0
+	}
+	require.NoError(t, errors.Join(j.p.Forward(s, j.in, j.out), j.p.Forward(s, j.in, j.out)))
+	for round := range 3 {
+		at := clear(p.WorkBytes() << round)
+		require.NoError(t, j.p.Forward(s, j.in, j.out))
+		assert.True(t, worked(at), "round %d", round)
+	}
+	at := clear(1)
+	e, err := s.CaptureExecutable(func() error { return j.p.Forward(s, j.in, j.out) })
+	require.NoError(t, err)
+	require.NoError(t, e.Launch(s))
+	assert.False(t, worked(at), "the memory is of calls outside of captures")
+	require.NoError(t, e.Close())
 }
 
 // TestCacheAtOnce: goroutines share a cache that is too small for them.
