@@ -86,6 +86,10 @@ func TestCacheBroken(t *testing.T) {
 	t.Run("a folder", func(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "d.image"), 0o700))
 		assert.Nil(t, c.get("d"))
+		c.put("d", someProduct) // in vain
+		left, err := filepath.Glob(filepath.Join(dir, temporary+"*"))
+		require.NoError(t, err)
+		assert.Empty(t, left)
 	})
 	t.Run("a link out of it", func(t *testing.T) {
 		outside := filepath.Join(t.TempDir(), "a")
