@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -213,6 +214,36 @@ func TestCaptureThreads(t *testing.T) {
 		assert.NoError(t, g.Close())
 	})
 	require.NoError(t, s.Synchronize())
+}
+
+// staysOnThread tells whether the calling goroutine is locked to its thread.
+func staysOnThread() bool {
+	stack := make([]byte, 1<<10)
+	header, _, _ := strings.Cut(string(stack[:runtime.Stack(stack, false)]), "\n")
+	return strings.Contains(header, "locked to thread")
+}
+
+// TestCaptureStaysOnThread: the goroutine stays on its thread during a capture, unless that is relaxed, but not
+// afterwards, nor if the capture does not begin.
+func TestCaptureStaysOnThread(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	for _, m := range factModes {
+		t.Run(m.name, func(t *testing.T) {
+			c, err := s.BeginCaptureWith(t.Context(), safe.CaptureOptions{Mode: m.own})
+			require.NoError(t, err)
+			assert.Equal(t, m.own != safe.CaptureRelaxed, staysOnThread())
+			refused := make(chan bool)
+			go func() {
+				_, err := s.BeginCaptureWith(t.Context(), safe.CaptureOptions{Mode: m.own})
+				assert.ErrorIs(t, err, safe.ErrCapturing)
+				refused <- staysOnThread()
+			}()
+			assert.False(t, <-refused, "it captures already")
+			require.NoError(t, end(c))
+			assert.False(t, staysOnThread(), "it is over")
+		})
+	}
 }
 
 func TestWithCaptureMode(t *testing.T) {

@@ -163,6 +163,7 @@ func losesBody(t *testing.T, add addBody, end func() error, both bool) {
 			return end()
 		})
 		returned = true
+		assert.Equal(t, both, staysOnThread(), "CUDA refuses raw calls there until the capture ends")
 	})
 	assert.ErrorIs(t, inner, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
 	own := strings.Contains(t.Name(), "error")
@@ -260,12 +261,21 @@ func TestCaptureBodyUnjoined(t *testing.T) {
 					require.NoError(t, s.WaitStream(w.side))
 					require.NoError(t, w.y.FillAsync(s, 2))
 				}
+				if len(join) == 0 { // for both, CUDA names the last node of w.other
+					require.NoError(t, third.WaitStream(w.other))
+				}
 				for _, s := range join {
 					require.NoError(t, s.Record(e))
 					require.NoError(t, w.side.WaitEvent(e))
 				}
 				return nil
 			})
+			if inner != nil {
+				_, err := w.s.AddNode(safe.EmptyNode())
+				assert.ErrorIs(t, err, safe.ErrGraphLost)
+				_, err = w.s.NewCondition(safe.ConditionOptions{})
+				assert.ErrorIs(t, err, safe.ErrGraphLost)
+			}
 			return nil
 		})
 		return inner, outer
@@ -312,5 +322,43 @@ func TestCaptureBodyDropped(t *testing.T) {
 		w.works(t, w.side)
 		require.NoError(t, w.x.Synchronize(), "no capture is left")
 		w.closes(t)
+	})
+}
+
+// TestCaptureAroundLostBodyDropped: the garbage collector ends a relaxed capture around a body that is lost, and its
+// stream goes on. In another mode it cannot, as CUDA would crash.
+func TestCaptureAroundLostBodyDropped(t *testing.T) {
+	inLost(t, func(t *testing.T) {
+		watch(t)
+		for _, m := range factModes {
+			t.Run(m.name, func(t *testing.T) {
+				w := newLostWorld(t)
+				apart(func() {
+					_, err := w.s.BeginCaptureWith(t.Context(), safe.CaptureOptions{Mode: m.own})
+					assert.NoError(t, errors.Join(err, w.s.Record(w.e)))
+					body := w.body(t, w.s, bodies[0].add)
+					err = w.side.CaptureTo(body, safe.CaptureToOptions{}, func() error {
+						invalidates(t, w.side)
+						return nil
+					})
+					assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+				})
+				relaxed := m.own == safe.CaptureRelaxed
+				require.Eventually(t, func() bool {
+					runtime.GC()
+					_, err := w.s.Query()
+					if relaxed {
+						return err == nil
+					}
+					return errors.Is(err, safe.ErrGraphLost)
+				}, hang, time.Millisecond)
+				if relaxed {
+					w.works(t, w.s)
+				} else {
+					w.stuck(t)
+				}
+				w.closes(t)
+			})
+		}
 	})
 }

@@ -210,6 +210,81 @@ func TestCaptureAllocJoined(t *testing.T) {
 	allFreed()
 }
 
+// TestCaptureAllocClosedBesideWork: once the capture is over, Close does not wait for its stream.
+func TestCaptureAllocClosedBesideWork(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	g, b := allocating[float32](t, s, 100)
+	closing(t, g)
+	unlock := safe.LockStream(s)
+	closed := background(func() { assert.NoError(t, b.Close()) })
+	soon(t, closed, "it waits for the stream")
+	unlock()
+	<-closed
+}
+
+// TestCaptureAllocInBody: a body that runs before the memory is freed may be captured afterwards.
+func TestCaptureAllocInBody(t *testing.T) {
+	needs(t, "cuGraphConditionalHandleCreate")
+	x := open(t, 0)
+	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 10)
+	var b *safe.Buffer[float32]
+	var body *safe.Graph
+	g, err := s.Capture(func() error {
+		c, err := s.NewCondition(safe.ConditionOptions{Assign: true, Default: 1})
+		require.NoError(t, err)
+		b, err = safe.NewBufferAsync[float32](s, 10)
+		require.NoError(t, errors.Join(err, b.FillAsync(s, 3)))
+		body, err = s.AddIf(c)
+		return errors.Join(err, b.FreeAsync(s))
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	require.NoError(t, side.CaptureTo(body, safe.CaptureToOptions{}, func() error { return y.CopyFromAsync(side, b) }))
+	launch(t, executable(t, g), s)
+	assert.EqualValues(t, 3, read(t, y))
+}
+
+// TestCaptureAllocFails: memory that CUDA does not allocate in a capture keeps nothing alive.
+func TestCaptureAllocFails(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	defer simulated.Reset()
+	g, err := s.Capture(func() error {
+		simulated.Fail("cuMemAllocAsync", 1, uint32(driver.CUDA_ERROR_UNKNOWN))
+		_, err := safe.NewBufferAsync[float32](s, 10)
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
+		return nil
+	})
+	require.NoError(t, errors.Join(err, g.Close(), s.Close(), x.Close()))
+	nothingAlive(t, "the context")
+}
+
+// TestCaptureAllocFreedAside: a stream that does not wait for the allocation, and nothing uses it, frees it afterwards.
+func TestCaptureAllocFreedAside(t *testing.T) {
+	x := open(t, 0)
+	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 4)
+	g, err := s.Capture(func() error {
+		err := errors.Join(y.FillAsync(s, 0), side.WaitStream(s))
+		b, failed := safe.NewBufferAsync[float32](s, 100)
+		return errors.Join(err, failed, b.FreeAsync(side), s.WaitStream(side))
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 3)
+	require.Equal(t, driver.CU_GRAPH_NODE_TYPE_MEM_FREE, nodes[2].Type())
+	deps, err := nodes[2].Dependencies()
+	require.NoError(t, err)
+	assert.Contains(t, deps, nodes[1], "the allocation")
+	launch(t, executable(t, g), s)
+}
+
 // TestCaptureAllocNodes: the release also waits for nodes that were added on a stream that is not joined.
 func TestCaptureAllocNodes(t *testing.T) {
 	x := open(t, 0)
