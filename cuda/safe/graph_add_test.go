@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -227,6 +228,95 @@ func TestNodeSet(t *testing.T) {
 	launch(t, executable(t, clone), s)
 	require.NoError(t, y.CopyToHost(got))
 	assert.EqualValues(t, 15, got[0])
+}
+
+// TestExecSetOfGone: nodes of a graph that is closed or lost cannot be changed in its executable, nor disabled.
+func TestExecSetOfGone(t *testing.T) {
+	x := open(t, 0)
+	s, b, store := stream(t, x), buffer[uint64](t, x, 1), kernel(t, x, "store")
+	out := host[uint64](t, x, 1)
+	for _, c := range []struct {
+		name string
+		ends func(g *safe.Graph) error
+		want error
+	}{
+		{"closed", (*safe.Graph).Close, safe.ErrClosed},
+		{"lost", func(g *safe.Graph) error {
+			err := s.CaptureTo(g, safe.CaptureToOptions{}, func() error {
+				invalidates(t, s)
+				return nil
+			})
+			return except(err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+		}, safe.ErrGraphLost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			needs(t, "cuStreamBeginCaptureToGraph")
+			g := newGraph(t, x)
+			stores := addNode(t, g, safe.KernelNode(store, one, b.Arg(), safe.Val(uint64(7))))
+			copies := addNode(t, g, safe.CopyNode(out, b), stores)
+			e := executable(t, g)
+			require.NoError(t, c.ends(g))
+			assert.ErrorIs(t, e.Set(stores, safe.KernelNode(store, one, b.Arg(), safe.Val(uint64(8)))), c.want)
+			assert.ErrorIs(t, e.Set(copies, safe.CopyNode(b, out)), c.want)
+			assert.ErrorIs(t, e.SetEnabled(stores, false), c.want)
+			out.Data()[0] = 0
+			launch(t, e, s)
+			assert.EqualValues(t, 7, out.Data()[0], "it is as before")
+		})
+	}
+	noViolation(t)
+}
+
+// TestLaunchUses: a launch counts as a user of all memory that it uses.
+func TestLaunchUses(t *testing.T) {
+	x := open(t, 0)
+	gate, s := newGate(t, x), stream(t, x)
+	for name, fills := range map[string]func(t *testing.T, b *safe.Buffer[int32]) *safe.GraphExec{
+		"in a node that was captured and then changed": func(t *testing.T, b *safe.Buffer[int32]) *safe.GraphExec {
+			before := buffer[int32](t, x, 4)
+			g, err := s.Capture(func() error { return before.FillAsync(s, 5) })
+			require.NoError(t, err)
+			closing(t, g)
+			nodes, err := g.Nodes()
+			require.NoError(t, err)
+			e := executable(t, g)
+			launch(t, e, s)
+			require.NoError(t, e.Set(nodes[0], safe.FillNode(b, 6)))
+			return e
+		},
+		"in a node that was changed twice": func(t *testing.T, b *safe.Buffer[int32]) *safe.GraphExec {
+			g, before := newGraph(t, x), buffer[int32](t, x, 4)
+			n := addNode(t, g, safe.FillNode(before, 4))
+			e := executable(t, g)
+			require.NoError(t, e.Set(n, safe.FillNode(buffer[int32](t, x, 4), 5)))
+			launch(t, e, s)
+			require.NoError(t, e.Set(n, safe.FillNode(b, 6)))
+			return e
+		},
+		"in a graph inside a node": func(t *testing.T, b *safe.Buffer[int32]) *safe.GraphExec {
+			child, g := newGraph(t, x), newGraph(t, x)
+			addNode(t, child, safe.FillNode(b, 6))
+			addNode(t, g, safe.ChildGraphNode(child))
+			return executable(t, g)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := buffer[int32](t, x, 4)
+			require.NoError(t, b.Fill(1))
+			e := fills(t, b)
+			gate.flag.Data()[0] = 0
+			gate.shut(t, s)
+			require.NoError(t, e.Launch(s))
+			got := make([]int32, 4)
+			done := make(chan error, 1)
+			go func() { done <- b.CopyToHost(got) }()
+			time.Sleep(20 * time.Millisecond)
+			gate.open()
+			require.NoError(t, <-done)
+			assert.EqualValues(t, 6, got[0], "the copy is ordered after the launch")
+			require.NoError(t, s.Synchronize())
+		})
+	}
 }
 
 // TestExecSet changes an executable during a launch. The launch in progress runs with the old

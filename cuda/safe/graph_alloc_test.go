@@ -197,6 +197,13 @@ func TestSimInstantiateAfterClose(t *testing.T) {
 			closing(t, g)
 			return g
 		},
+		"frees what another allocates": func(t *testing.T, x *safe.Context) *safe.Graph {
+			b, _, err := safe.AddAlloc[byte](newGraph(t, x), 100)
+			require.NoError(t, err)
+			g := newGraph(t, x)
+			addNode(t, g, safe.FreeNode(b))
+			return g
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			startClean(t)

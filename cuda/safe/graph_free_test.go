@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -143,6 +144,95 @@ func TestFreeNodeNeverLaunched(t *testing.T) {
 	require.NoError(t, unlaunched.Close())
 	allFreed()
 	noViolation(t)
+}
+
+// TestCaptureFrees: a capture frees memory that other streams have used before, and memory whose buffer and graph are
+// closed afterwards.
+func TestCaptureFrees(t *testing.T) {
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	s, other := stream(t, x), stream(t, x)
+	g, b := allocating[uint32](t, s, 100)
+	e, err := g.Instantiate()
+	require.NoError(t, err)
+	launch(t, e, s)
+	require.NoError(t, errors.Join(b.FillAsync(other, 1), other.Synchronize()))
+	free, err := s.Capture(func() error { return b.FreeAsync(s) })
+	require.NoError(t, err)
+	closing(t, free)
+	f := executable(t, free)
+	require.NoError(t, errors.Join(b.Close(), e.Close(), g.Close()))
+	settle(t)
+	launch(t, f, s)
+	allFreed()
+	noViolation(t)
+}
+
+// TestCaptureAllocClosedEarly: memory whose buffer is closed before the launch that allocates it is freed with the graph.
+func TestCaptureAllocClosedEarly(t *testing.T) {
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	s := stream(t, x)
+	g, b := allocating[uint32](t, s, 100)
+	e, err := g.Instantiate()
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	settle(t)
+	launch(t, e, s)
+	require.NoError(t, errors.Join(e.Close(), g.Close()))
+	allFreed()
+}
+
+// TestFreeNodeTwice: a second node that frees the memory is refused, and the first one counts.
+func TestFreeNodeTwice(t *testing.T) {
+	x := open(t, 0)
+	s, frees := stream(t, x), newGraph(t, x)
+	g, b := allocating[uint32](t, s, 100)
+	closing(t, g)
+	addNode(t, frees, safe.FreeNode(b))
+	_, err := newGraph(t, x).Add(safe.FreeNode(b))
+	require.Error(t, err)
+	_, err = s.Capture(func() error { return b.FreeAsync(s) })
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	assert.ErrorContains(t, err, "a node of a graph frees the memory already")
+}
+
+// TestFreeAsyncInRawCapture: FreeAsync leaves a capture of other code alone.
+func TestFreeAsyncInRawCapture(t *testing.T) {
+	x := open(t, 0)
+	gate, s, side, y := newGate(t, x), stream(t, x), stream(t, x), buffer[uint32](t, x, 4)
+	g, b := allocating[uint32](t, s, 100)
+	closing(t, g)
+	launch(t, executable(t, g), s)
+	gate.shut(t, s)
+	require.NoError(t, b.FillAsync(s, 1)) // for which the release waits
+	rawCapture(t, x, side, driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() {
+		require.NoError(t, y.FillAsync(side, 1))
+		assert.ErrorIs(t, b.FreeAsync(side), safe.ErrCapturing)
+	})
+	gate.open()
+	require.NoError(t, errors.Join(b.FillAsync(s, 2), b.FreeAsync(side), side.Synchronize()), "it is still allocated")
+}
+
+// TestSimFreeAsyncFails: memory that CUDA does not free can be used, and freed later.
+func TestSimFreeAsyncFails(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	g, b := allocating[uint32](t, s, 100)
+	e, err := g.Instantiate()
+	require.NoError(t, err)
+	launch(t, e, s)
+	simulated.Fail("cuMemFreeAsync", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+	assert.ErrorIs(t, b.FreeAsync(s), driver.CUDA_ERROR_OUT_OF_MEMORY)
+	simulated.Reset()
+	require.NoError(t, errors.Join(b.FillAsync(s, 1), b.FreeAsync(s), s.Synchronize()))
+	assert.ErrorIs(t, b.FillAsync(s, 1), safe.ErrNotAllocated)
+	require.NoError(t, errors.Join(e.Close(), g.Close(), b.Close(), s.Close(), x.Close()))
+	nothingAlive(t, "the context, as nothing uses it")
 }
 
 // TestRecaptureFrees: a recapture frees the memory of another graph again.

@@ -272,6 +272,35 @@ func TestSimGraphAddAllRetains(t *testing.T) {
 	launch(t, exec, s)
 }
 
+// TestSimSetAllKeepsUsed: memory that a launch in progress uses stays, also if only one of the changed nodes used it.
+func TestSimSetAllKeepsUsed(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	gate, s, k := newGate(t, x), stream(t, x), kernel(t, x, "store")
+	a, b := buffer[uint64](t, x, 4), buffer[uint64](t, x, 4)
+	store := func(m *safe.Buffer[uint64]) safe.NodeParams {
+		return safe.KernelNode(k, one, m.Arg(), safe.Val(uint64(5)))
+	}
+	g := newGraph(t, x)
+	first, second := addNode(t, g, store(a)), addNode(t, g, store(b))
+	e := executable(t, g)
+	require.NoError(t, second.Set(store(a)), "the graph does not use b")
+	gate.shut(t, s)
+	live := simulated.Live("async")
+	require.NoError(t, errors.Join(
+		e.Launch(s),
+		e.SetAll(safe.NodeChange{Node: first, Params: store(a)}, safe.NodeChange{Node: second, Params: store(a)}),
+		b.Close(),
+	))
+	time.Sleep(20 * time.Millisecond)
+	assert.Equal(t, live, simulated.Live("async"))
+	gate.open()
+	require.NoError(t, s.Synchronize())
+	assert.Eventually(t, func() bool { return simulated.Live("async") < live }, atOnce, time.Millisecond)
+	noViolation(t)
+}
+
 // TestSimGraphAddAllFails has each call fail: no node stays.
 func TestSimGraphAddAllFails(t *testing.T) {
 	needsSimulated(t)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
@@ -184,6 +185,41 @@ func TestExecUpdate(t *testing.T) {
 	require.NoError(t, e.Launch(s), "it is as before")
 	require.NoError(t, s.Synchronize())
 	_ = one
+}
+
+// TestExecUpdateKeeps: what a launch in progress needs stays until its end, also if the new graph differs in nothing but
+// functions.
+func TestExecUpdateKeeps(t *testing.T) {
+	x := open(t, 0)
+	for name, add := range map[string]func(t *testing.T, g *safe.Graph, f func()){
+		"a host function": func(t *testing.T, g *safe.Graph, f func()) { addNode(t, g, safe.HostFuncNode(f)) },
+		"OnRelease": func(t *testing.T, g *safe.Graph, f func()) {
+			addNode(t, g, safe.EmptyNode())
+			require.NoError(t, g.OnRelease(f))
+		},
+		"a graph inside a node": func(t *testing.T, g *safe.Graph, f func()) {
+			child := newGraph(t, x)
+			addNode(t, child, safe.HostFuncNode(f))
+			addNode(t, g, safe.ChildGraphNode(child))
+			require.NoError(t, child.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate, s := newGate(t, x), stream(t, x)
+			from, to := newGraph(t, x), newGraph(t, x)
+			called := make(chan struct{}, 1)
+			add(t, from, func() { called <- struct{}{} })
+			add(t, to, func() {})
+			e := executable(t, from)
+			gate.shut(t, s)
+			require.NoError(t, errors.Join(e.Launch(s), e.Update(to), from.Close()))
+			time.Sleep(20 * time.Millisecond)
+			assert.Empty(t, called, "the launch has not begun")
+			gate.open()
+			require.NoError(t, s.Synchronize())
+			assert.Eventually(t, func() bool { return len(called) == 1 }, atOnce, time.Millisecond)
+		})
+	}
 }
 
 // TestExecUpdateWithin: the node that differs may be inside of child nodes.

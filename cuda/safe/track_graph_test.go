@@ -132,3 +132,24 @@ func TestGraphRetained(t *testing.T) {
 		}
 	}
 }
+
+// TestFreedMemoryOfTexture: a capture that has freed memory has freed it for a texture of it, too.
+func TestFreedMemoryOfTexture(t *testing.T) {
+	for name, own := range map[string]bool{"allocated by the capture": true, "allocated by another graph": false} {
+		t.Run(name, func(t *testing.T) {
+			c, b, other := &capturing{}, &block{graph: newGraphAllocation()}, &block{graph: newGraphAllocation()}
+			texture := &block{of: b}
+			assert.False(t, c.hasFreed(texture))
+			if own {
+				b.graph.capture = c
+				b.graph.freed.Store(true)
+			} else {
+				c.frees = append(c.frees, b)
+			}
+			assert.True(t, c.hasFreed(b))
+			assert.True(t, c.hasFreed(texture))
+			assert.False(t, c.hasFreed(&block{of: other}))
+			assert.False(t, (&capturing{}).hasFreed(texture), "in another capture")
+		})
+	}
+}
