@@ -4,6 +4,7 @@ package safe_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"runtime"
 	"sync"
@@ -72,6 +73,55 @@ func TestSimScopeWithoutEvents(t *testing.T) {
 	case <-time.After(time.Second):
 		g.open()
 		<-over
+	}
+}
+
+// capturesInScope lends memory to a copy on s and begins a capture, in a scope that it returns the end of. It closes gone
+// once the memory has gone. The driver's function that is named in fails, if any, fails during the copy.
+func capturesInScope(t *testing.T, s *safe.Stream, b *safe.Buffer[int32], fails string, gone chan struct{}) (c *safe.Capture, over <-chan error) {
+	t.Helper()
+	ended, begun := make(chan error, 1), make(chan *safe.Capture, 1)
+	go func() {
+		ended <- s.Scope(func(scope *safe.Scope) error {
+			lent := new([1024]int32)
+			runtime.AddCleanup(lent, func(gone chan struct{}) { close(gone) }, gone)
+			if fails != "" {
+				simulated.Fail(fails, 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+			}
+			err := safe.CopyFromSlice(scope, b, lent[:])
+			assert.Equal(t, fails, simulated.Failed())
+			simulated.Reset()
+			c, begins := s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+			begun <- c
+			return errors.Join(err, begins)
+		})
+	}()
+	return <-begun, ended
+}
+
+// TestSimScopeCopyBeforeCapture: a scope that ends during a capture waits for its copies. If CUDA cannot tell their end, the
+// memory stays lent.
+func TestSimScopeCopyBeforeCapture(t *testing.T) {
+	needsSimulated(t)
+	for _, fails := range []string{"", "cuEventCreate", "cuEventRecord"} {
+		t.Run("fails "+fails, func(t *testing.T) {
+			startClean(t)
+			x := open(t, 0)
+			g, s, b, gone := newGate(t, x), stream(t, x), buffer[int32](t, x, 1024), make(chan struct{})
+			g.shut(t, s)
+			c, over := capturesInScope(t, s, b, fails, gone)
+			if fails != "" {
+				assert.ErrorIs(t, <-over, safe.ErrCapturing)
+			}
+			drop()
+			assert.False(t, isDone(gone), "the copy has not run yet")
+			g.open()
+			if fails == "" {
+				assert.ErrorIs(t, <-over, safe.ErrCapturing)
+				collected(t, gone)
+			}
+			require.NoError(t, errors.Join(end(c), s.Synchronize()))
+		})
 	}
 }
 

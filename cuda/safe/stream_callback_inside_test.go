@@ -121,23 +121,29 @@ func TestScopeWaitFails(t *testing.T) {
 }
 
 // TestJoinInCallback tests that a host function does not wait for a call that waits for it when it
-// makes a stream join a capture.
+// makes a stream join a capture, or begin one.
 func TestJoinInCallback(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
 		x, y := open(t, 0), second(t)
-		s, busy, side, e := stream(t, x), stream(t, y), stream(t, y), event(t, x)
+		s, busy, side, e, g := stream(t, x), stream(t, y), stream(t, y), event(t, x), newGraph(t, y)
+		begins := func(_ *safe.Capture, err error) error { return err }
 		c, err := s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 		require.NoError(t, err)
 		require.NoError(t, s.Record(e))
-		waits, told := make(chan struct{}), make(chan error, 1)
-		_, err = busy.LaunchHostFunc(func() { <-waits; told <- side.WaitEvent(e) })
+		waits, told := make(chan struct{}), make(chan [3]error, 1)
+		_, err = busy.LaunchHostFunc(func() {
+			<-waits
+			told <- [3]error{side.WaitEvent(e), begins(side.BeginCapture()), begins(side.BeginCaptureTo(g, safe.CaptureToOptions{}))}
+		})
 		require.NoError(t, err)
 		waited := make(chan error, 1)
 		go func() { waited <- y.Synchronize() }()
 		time.Sleep(50 * time.Millisecond)
 		close(waits)
-		assert.ErrorIs(t, <-told, safe.ErrInCallback)
+		for _, err := range <-told {
+			assert.ErrorIs(t, err, safe.ErrInCallback)
+		}
 		require.NoError(t, errors.Join(<-waited, end(c)))
 	})
 }

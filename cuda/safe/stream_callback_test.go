@@ -189,6 +189,30 @@ func TestCallbacksAndFault(t *testing.T) {
 	})
 }
 
+// TestHostFuncInRawCapture: a function that a capture of other code gets runs at each launch.
+func TestHostFuncInRawCapture(t *testing.T) {
+	x := open(t, 0)
+	s, ran := stream(t, x), make(chan int, 2)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, x.WithCurrent(func() error {
+		var raw driver.CUgraph
+		var e driver.CUgraphExec
+		require.NoError(t, driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+		f, err := s.LaunchHostFunc(func() { ran <- 1 })
+		require.NoError(t, err)
+		assert.ErrorIs(t, f.Err(), safe.ErrCapturing)
+		require.NoError(t, driver.CuStreamEndCapture(s.Raw(), &raw))
+		require.NoError(t, driver.CuGraphInstantiateWithFlags(&e, raw, 0))
+		for range 2 {
+			require.NoError(t, driver.CuGraphLaunch(e, s.Raw()))
+			require.NoError(t, driver.CuStreamSynchronize(s.Raw()))
+		}
+		return errors.Join(driver.CuGraphExecDestroy(e), driver.CuGraphDestroy(raw))
+	}))
+	assert.Len(t, ran, 2)
+}
+
 // TestSimCallbackRefused: a function that the driver rejects is released.
 func TestSimCallbackRefused(t *testing.T) {
 	needsSimulated(t)

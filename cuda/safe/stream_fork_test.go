@@ -274,6 +274,7 @@ func TestForkRefused(t *testing.T) {
 		return err
 	})
 	assert.ErrorIs(t, err, safe.ErrCapturing)
+	assert.NoError(t, s.Fork(1, func(branches []*safe.Stream) error { return b.FillAsync(branches[0], 0) }), "it uses another stream")
 	g, err := c.End()
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
@@ -296,11 +297,17 @@ func TestForkFails(t *testing.T) {
 	needsSimulated(t)
 	startClean(t) // what tests before have left creates streams, too
 	defer simulated.Reset()
-	s := stream(t, open(t, 0))
+	x := open(t, 0)
+	s := stream(t, x)
 	simulated.Fail("cuStreamCreateWithPriority", 3, uint32(driver.CUDA_ERROR_UNKNOWN))
 	err := s.Fork(100, func([]*safe.Stream) error { t.Error("called"); return nil })
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
 	require.NoError(t, s.Synchronize())
+	simulated.Fail("cuStreamWaitEvent", 4, uint32(driver.CUDA_ERROR_UNKNOWN))
+	err = s.Fork(4, func([]*safe.Stream) error { t.Error("called"); return nil })
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
+	require.NoError(t, errors.Join(s.Synchronize(), s.Close(), x.Close()))
+	nothingAlive(t, "the branches")
 }
 
 // TestForkNested forks a branch, and a stream during its own fork.
