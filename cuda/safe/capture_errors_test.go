@@ -100,6 +100,26 @@ func TestCaptureMix(t *testing.T) {
 	})
 }
 
+// TestCaptureEdgeDataRefused: a driver that knows no data of edges does not lose it.
+func TestCaptureEdgeDataRefused(t *testing.T) {
+	if driver.Find("cuStreamUpdateCaptureDependencies_v2") == nil {
+		t.Skip("the driver knows it")
+	}
+	x := open(t, 0)
+	s, nothing := stream(t, x), kernel(t, x, "nothing")
+	g, err := s.Capture(func() error {
+		require.NoError(t, nothing.Launch(s, one))
+		info, err := s.CaptureInfo()
+		require.NoError(t, err)
+		data := []driver.CUgraphEdgeData{{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}}
+		err = s.UpdateCaptureDependencies(info.Dependencies, data, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		return nil
+	})
+	require.NoError(t, err)
+	closing(t, g)
+}
+
 func TestCaptureLossyQuery(t *testing.T) {
 	needs(t, "cuStreamGetCaptureInfo_v3")
 	x := open(t, 0)

@@ -264,7 +264,8 @@ func TestCaptureAllocFails(t *testing.T) {
 	nothingAlive(t, "the context")
 }
 
-// TestCaptureAllocFreedAside: a stream that does not wait for the allocation, and nothing uses it, frees it afterwards.
+// TestCaptureAllocFreedAside: memory that nothing uses is freed after its allocation, also by a stream that does not wait
+// for that.
 func TestCaptureAllocFreedAside(t *testing.T) {
 	x := open(t, 0)
 	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 4)

@@ -76,8 +76,8 @@ func TestSimScopeWithoutEvents(t *testing.T) {
 	}
 }
 
-// capturesInScope lends memory to a copy on s and begins a capture, in a scope that it returns the end of. It closes gone
-// once the memory has gone. The driver's function that is named in fails, if any, fails during the copy.
+// capturesInScope lends memory to a copy on s and begins a capture, in a scope that then ends with what over gets. It
+// closes gone once the memory has gone. If fails is not empty, the driver's function of that name fails during the copy.
 func capturesInScope(t *testing.T, s *safe.Stream, b *safe.Buffer[int32], fails string, gone chan struct{}) (c *safe.Capture, over <-chan error) {
 	t.Helper()
 	ended, begun := make(chan error, 1), make(chan *safe.Capture, 1)

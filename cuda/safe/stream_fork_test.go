@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -308,6 +309,27 @@ func TestForkFails(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
 	require.NoError(t, errors.Join(s.Synchronize(), s.Close(), x.Close()))
 	nothingAlive(t, "the branches")
+}
+
+// TestForkReplaced: a stream that f writes in the place of a branch is still closed by the garbage collector.
+func TestForkReplaced(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	func() {
+		other, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		require.NoError(t, s.Fork(1, func(branches []*safe.Stream) error {
+			drivertest.Replace(branches[0], other)
+			return nil
+		}))
+		assert.NotZero(t, other.Raw())
+	}()
+	require.NoError(t, errors.Join(s.Close(), x.Close()))
+	assert.Eventually(t, func() bool { drop(); return simulated.Live("") == 0 }, atOnce, time.Millisecond)
 }
 
 // TestForkNested forks a branch, and a stream during its own fork.
