@@ -192,3 +192,41 @@ func background(f func()) (over chan struct{}) {
 	time.Sleep(20 * time.Millisecond)
 	return over
 }
+
+// TestCopyAcrossReset: memory from before a reset of the primary context is not copied to or from memory of the new one,
+// which has the same handle.
+func TestCopyAcrossReset(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		before := func(b *safe.Buffer[uint32], err error) *safe.Buffer[uint32] {
+			require.NoError(t, err)
+			return b
+		}
+		old := before(safe.NewBuffer[uint32](x, 4))
+		oldRows := before(safe.NewBuffer[uint32](x, 4))
+		reset(t, x)
+		y, err := safe.Open(0)
+		require.NoError(t, err)
+		defer y.Close()
+		fresh := before(safe.NewBuffer[uint32](y, 4))
+		s, err := safe.NewStream(y)
+		require.NoError(t, err)
+		b, err := safe.NewBatch(y)
+		require.NoError(t, err)
+		e := safe.Extent{Width: 4}
+		from, err := oldRows.Pitched(e, 0)
+		require.NoError(t, err)
+		to, err := fresh.Pitched(e, 0)
+		require.NoError(t, err)
+		for name, call := range map[string]func() error{
+			"CopyFrom":              func() error { return fresh.CopyFrom(old) },
+			"to the old one":        func() error { return old.CopyFrom(fresh) },
+			"CopyFromAsync":         func() error { return fresh.CopyFromAsync(s, old) },
+			"BatchCopy":             func() error { return errors.Join(safe.BatchCopy(b, fresh, old), b.Submit(s)) },
+			"Pitched.CopyFrom":      func() error { return to.CopyFrom(from) },
+			"Pitched.CopyFromAsync": func() error { return to.CopyFromAsync(s, from) },
+		} {
+			assert.ErrorIs(t, call(), safe.ErrReset, name)
+		}
+		assert.NoError(t, errors.Join(s.Synchronize(), s.Close(), fresh.Close(), old.Close(), oldRows.Close()))
+	})
+}

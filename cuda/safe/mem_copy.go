@@ -110,11 +110,19 @@ func apart(op string, dst, src driver.CUdeviceptr, size uint64) error {
 	return nil
 }
 
-// acrossContexts makes c, a copy on one device, one between two if the contexts differ.
-func acrossContexts(c *rt.Copy, to, from *contextCore) {
-	if !to.same(from) {
+const beforeReset = "one side of the copy was allocated before other code has reset the primary context"
+
+// acrossContexts makes c, a copy on one device, one between two if the contexts differ. It returns [ErrReset] if only one
+// of them is from before a reset, after which a primary context has the same handle.
+func acrossContexts(op string, c *rt.Copy, to, from *contextCore) error {
+	switch {
+	case to.same(from):
+	case to.raw == from.raw:
+		return refuse(op, ErrReset, beforeReset)
+	default:
 		c.Kind, c.DstContext, c.SrcContext = rt.Peer, to.raw, from.raw
 	}
+	return nil
 }
 
 // copy enqueues a copy or a memset of memory that belongs to the context on, nil for pinned memory, which any stream
@@ -442,9 +450,6 @@ func (s *span) copyFrom(op string, from *span) (c rt.Copy, on *contextCore, err 
 	if err := fits(op, from.n, s.n); err != nil {
 		return c, nil, err
 	}
-	if err := apart(op, c.Dst, c.Src, c.Size); err != nil {
-		return c, nil, err
-	}
 	switch {
 	case s.host != nil && from.host != nil:
 		c.Kind = rt.HostToHost
@@ -454,9 +459,11 @@ func (s *span) copyFrom(op string, from *span) (c rt.Copy, on *contextCore, err 
 		c.Kind, on = rt.HostToDevice, s.memory.ctx
 	default:
 		on = s.memory.ctx
-		acrossContexts(&c, on, from.memory.ctx)
+		if err := acrossContexts(op, &c, on, from.memory.ctx); err != nil {
+			return c, nil, err
+		}
 	}
-	return c, on, nil
+	return c, on, apart(op, c.Dst, c.Src, c.Size)
 }
 
 // copyNow waits for all work that uses either memory, copies all of from to the start of s on an internal stream, and

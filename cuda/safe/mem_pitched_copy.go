@@ -176,7 +176,7 @@ func (c *pitchedCopy) check(op string, to, from *block) error {
 	c.describe()
 	switch onDevice, ofDevice := c.dst.kind != driver.CU_MEMORYTYPE_HOST, c.src.kind != driver.CU_MEMORYTYPE_HOST; {
 	case onDevice && ofDevice && to.ctx.raw == from.ctx.raw && !to.ctx.same(from.ctx):
-		return refuse(op, ErrReset, "one side of the copy was allocated before other code has reset the primary context")
+		return refuse(op, ErrReset, beforeReset)
 	case onDevice && ofDevice && !to.ctx.same(from.ctx):
 		c.ctx = to.ctx
 		c.Kind, c.DstContext, c.SrcContext = rt.CopyRowsPeer, to.ctx.raw, from.ctx.raw
