@@ -91,11 +91,7 @@ func TestCaptureEndsBesideFullQueue(t *testing.T) {
 	x := open(t, 0)
 	s, k := stream(t, x), kernel(t, x, "nothing")
 	side, full := safe.InOrder(stream(t, x), stream(t, x)) // EnqueueRaw gets side before it waits for full
-	require.NoError(t, errors.Join(k.Launch(full, one), full.Synchronize()))
-	unstick := stick(t, x, full)
-	for safe.Pending(full) < 950 {
-		require.NoError(t, k.Launch(full, one))
-	}
+	unstick := nearlyFull(t, x, full, k)
 	capture := joined(t, x, s, side)
 	unlock := safe.LockStream(full)
 	worked := make(chan error, 1)
@@ -110,6 +106,61 @@ func TestCaptureEndsBesideFullQueue(t *testing.T) {
 	require.NoError(t, <-worked)
 	assert.Equal(t, 30, safe.Pending(side))
 	noViolation(t)
+}
+
+// TestFullQueueBesideCapture: work on several streams that waits for room on one of them locks no capture of another one,
+// and takes no room there.
+func TestFullQueueBesideCapture(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, k := stream(t, x), kernel(t, x, "nothing")
+	side, full := safe.InOrder(stream(t, x), stream(t, x))
+	unstick := nearlyFull(t, x, full, k)
+	capture, before := joined(t, x, s, side), safe.Pending(side)
+	worked, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		worked <- safe.EnqueueRaw(func() error { return nil }, safe.RawWork{Stream: side}, safe.RawWork{Stream: full})
+	}()
+	require.Eventually(t, func() bool { return safe.Reserved(full) > 0 }, atOnce, time.Millisecond, "it does not wait for room")
+	go func() {
+		defer close(done)
+		assert.NoError(t, k.Launch(s, one))
+	}()
+	soon(t, done, "the capture is locked")
+	unstick()
+	require.NoError(t, <-worked)
+	assert.Equal(t, before, safe.Pending(side))
+	assert.Zero(t, safe.Reserved(side))
+	assert.Zero(t, safe.Reserved(full))
+	require.NoError(t, end(capture))
+	noViolation(t)
+}
+
+// nearlyFull sticks a stream and leaves room for few calls.
+func nearlyFull(t *testing.T, x *safe.Context, s *safe.Stream, k *safe.Kernel) (unstick func()) {
+	t.Helper()
+	require.NoError(t, errors.Join(k.Launch(s, one), s.Synchronize()))
+	unstick = stick(t, x, s)
+	for safe.Pending(s) < 950 {
+		require.NoError(t, k.Launch(s, one))
+	}
+	return unstick
+}
+
+// TestFullQueueInHostFunc: in a host function, work on several streams does not wait for room.
+func TestFullQueueInHostFunc(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, side, full := stream(t, x), stream(t, x), stream(t, x)
+	nearlyFull(t, x, full, kernel(t, x, "nothing"))
+	before := safe.Pending(side)
+	f, err := s.LaunchHostFunc(func() {
+		err := safe.EnqueueRaw(func() error { return nil }, safe.RawWork{Stream: side}, safe.RawWork{Stream: full})
+		assert.ErrorIs(t, err, safe.ErrInCallback)
+	})
+	require.NoError(t, err)
+	soon(t, f.Done(), "the host function waits")
+	assert.Equal(t, before, safe.Pending(side))
 }
 
 // TestRoomAmongSmallWork: work that needs much room gets it on a stream that another goroutine keeps nearly full
