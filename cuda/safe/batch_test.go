@@ -7,6 +7,7 @@ package safe_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -172,6 +173,10 @@ func TestBatchRefused(t *testing.T) {
 	require.NoError(t, errors.Join(b.Launch(k, one, m.Arg(), safe.Val(uint64(1))), safe.BatchCopy(b, m, h), safe.BatchFill(b, m, 1)))
 	half, err := m.Slice(0, 4)
 	require.NoError(t, err)
+	mod, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	require.NoError(t, err)
+	old, err := mod.Kernel("nothing")
+	require.NoError(t, errors.Join(err, mod.Close()))
 	for _, c := range []struct {
 		name string
 		err  error
@@ -182,6 +187,7 @@ func TestBatchRefused(t *testing.T) {
 		{"closed argument", b.Launch(k, one, gone.Arg(), safe.Val(uint64(1))), safe.ErrClosed, "argument 0 of store"},
 		{"a value in Uses", b.Launch(k, safe.LaunchConfig{Uses: []safe.Arg{safe.Val(1)}}, m.Arg(), safe.Val(uint64(1))), safe.ErrInvalidArgument, "Uses 0"},
 		{"nil kernel", b.Launch(nil, one), safe.ErrClosed, "Batch.Launch"},
+		{"closed kernel", b.Launch(old, one), safe.ErrClosed, "Batch.Launch"},
 		{"no such operation", b.SetLaunch(3, k, one, m.Arg(), safe.Val(uint64(1))), safe.ErrRange, "operation 3 of a batch of 3"},
 		{"negative", b.SetLaunch(-1, k, one, m.Arg(), safe.Val(uint64(1))), safe.ErrRange, "operation -1"},
 		{"another negative", b.SetLaunch(-2, k, one, m.Arg(), safe.Val(uint64(1))), safe.ErrRange, "operation -1"},
@@ -220,6 +226,7 @@ func TestBatchOfTwoDevices(t *testing.T) {
 	assert.ErrorIs(t, b.Record(event(t, y)), safe.ErrContextMismatch)
 	assert.ErrorIs(t, safe.BatchFill(b, far, 1), safe.ErrContextMismatch)
 	assert.ErrorIs(t, safe.BatchCopy(b, far, h), safe.ErrContextMismatch)
+	assert.ErrorIs(t, safe.BatchCopy(b, far, buffer[int32](t, y, 8)), safe.ErrContextMismatch)
 	require.Zero(t, b.Len())
 	e, o := event(t, y), stream(t, y)
 	require.NoError(t, far.FillAsync(o, 6))
@@ -232,6 +239,71 @@ func TestBatchOfTwoDevices(t *testing.T) {
 	_, err := s.Capture(func() error { return b.Submit(s) })
 	assert.ErrorIs(t, err, safe.ErrCapturing)
 	assert.ErrorContains(t, err, "operation 0, a wait", "the event was recorded outside of the capture")
+
+	across := newBatch(t, x)
+	require.NoError(t, errors.Join(safe.BatchFill(across, m, 9), safe.BatchCopy(across, far, m), across.Submit(s)))
+	got, err := far.Download()
+	require.NoError(t, err)
+	assert.EqualValues(t, 9, got[7])
+	refused := func() {
+		err := across.Submit(s)
+		assert.ErrorIs(t, err, safe.ErrCapturing)
+		assert.ErrorContains(t, err, "operation 1, a copy: a copy between devices")
+	}
+	g, err := s.Capture(func() error { refused(); return nil })
+	require.NoError(t, err, "the capture survives")
+	closing(t, g)
+	require.NoError(t, x.WithCurrent(func() error {
+		if err := driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); err != nil {
+			return err
+		}
+		refused()
+		var g driver.CUgraph
+		return errors.Join(driver.CuStreamEndCapture(s.Raw(), &g), driver.CuGraphDestroy(g))
+	}), "nor does it end that of other code")
+}
+
+// TestBatchOfManyObjects: a batch uses what its operations use, and no more, also after changes and a Reset.
+func TestBatchOfManyObjects(t *testing.T) {
+	x := open(t, 0)
+	s, b, other := stream(t, x), newBatch(t, x), buffer[int32](t, x, 1)
+	all := make([]*safe.Buffer[int32], 40)
+	for i := range all {
+		all[i] = buffer[int32](t, x, 1)
+		require.NoError(t, safe.BatchFill(b, all[i], 1))
+	}
+	require.NoError(t, errors.Join(b.Submit(s), safe.SetBatchFill(b, 0, other, 1), all[0].Close()))
+	require.NoError(t, b.Submit(s), "operation 0 uses another buffer")
+	require.NoError(t, all[1].Close())
+	assert.ErrorIs(t, b.Submit(s), safe.ErrClosed)
+	b.Reset()
+	require.NoError(t, errors.Join(safe.BatchFill(b, all[2], 1), b.Submit(s), all[2].Close()))
+	assert.ErrorIs(t, b.Submit(s), safe.ErrClosed)
+	require.NoError(t, s.Synchronize())
+}
+
+// TestBatchUses: a launch in a batch uses the memory in LaunchConfig.Uses, too.
+func TestBatchUses(t *testing.T) {
+	x := open(t, 0)
+	s, b, used := stream(t, x), newBatch(t, x), buffer[int32](t, x, 8)
+	uses := one
+	uses.Uses = []safe.Arg{used.Arg()}
+	require.NoError(t, errors.Join(b.Launch(kernel(t, x, "nothing"), uses), b.Submit(s), used.Close()))
+	assert.ErrorIs(t, b.Submit(s), safe.ErrClosed)
+	require.NoError(t, s.Synchronize())
+}
+
+// TestBatchDropped: a batch that was dropped keeps no host functions.
+func TestBatchDropped(t *testing.T) {
+	x := open(t, 0)
+	s, gone := stream(t, x), make(chan struct{})
+	func() {
+		large := new([1 << 10]int)
+		runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
+		b := newBatch(t, x)
+		require.NoError(t, errors.Join(b.LaunchHostFunc(func() { large[0]++ }), b.Submit(s), s.Synchronize()))
+	}()
+	collected(t, gone)
 }
 
 // TestBatchAccessLost: a batch is refused once the device has lost its access to memory of another one.
@@ -241,14 +313,23 @@ func TestBatchAccessLost(t *testing.T) {
 		require.NoError(t, err)
 		t.Skip("the devices cannot reach each other's memory")
 	}
-	s, far, b := stream(t, x), buffer[uint64](t, y, 1), newBatch(t, x)
-	require.NoError(t, x.EnablePeerAccess(y))
-	require.NoError(t, b.Launch(kernel(t, x, "store"), one, far.Arg(), safe.Val(uint64(1))))
-	require.NoError(t, errors.Join(b.Submit(s), s.Synchronize()))
-	require.NoError(t, x.DisablePeerAccess(y))
-	before := safe.Pending(s)
-	assert.ErrorIs(t, b.Submit(s), safe.ErrContextMismatch)
-	assert.Equal(t, before, safe.Pending(s))
+	s, k, m, far := stream(t, x), kernel(t, x, "store"), buffer[uint64](t, x, 1), buffer[uint64](t, y, 1)
+	launch := func(b *safe.Batch) error { return b.Launch(k, one, far.Arg(), safe.Val(uint64(1))) }
+	for name, record := range map[string]func(b *safe.Batch) error{
+		"a launch":              launch,
+		"a launch after a copy": func(b *safe.Batch) error { return errors.Join(safe.BatchCopy(b, m, far), launch(b)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBatch(t, x)
+			require.NoError(t, x.EnablePeerAccess(y))
+			require.NoError(t, errors.Join(record(b), b.Submit(s), s.Synchronize()))
+			require.NoError(t, x.DisablePeerAccess(y))
+			before := safe.Pending(s)
+			assert.ErrorIs(t, b.Submit(s), safe.ErrContextMismatch)
+			assert.Equal(t, before, safe.Pending(s))
+			assert.ErrorIs(t, launch(b), safe.ErrContextMismatch, "nor is another launch recorded")
+		})
+	}
 }
 
 // TestBatchInCapture tests that a captured batch is what the captured calls are.
@@ -315,10 +396,18 @@ func TestBatchOfGraphMemory(t *testing.T) {
 	exec, err := g.Instantiate()
 	require.NoError(t, err)
 	closing(t, exec)
-	b := newBatch(t, x)
-	require.NoError(t, safe.BatchCopy(b, h, m))
-	assert.ErrorIs(t, b.Submit(s), safe.ErrNotAllocated)
-	b.Reset()
+	b, plain := newBatch(t, x), buffer[int32](t, x, 4)
+	for name, record := range map[string]func() error{
+		"source":      func() error { return safe.BatchCopy(b, h, m) },
+		"destination": func() error { return safe.BatchCopy(b, m, h) },
+		"in place of other memory": func() error {
+			return errors.Join(safe.BatchFill(b, plain, 1), safe.BatchFill(b, plain, 2), safe.SetBatchFill(b, 1, m, 3))
+		},
+	} {
+		require.NoError(t, record(), name)
+		assert.ErrorIs(t, b.Submit(s), safe.ErrNotAllocated, name)
+		b.Reset()
+	}
 	require.NoError(t, errors.Join(b.LaunchGraph(exec), safe.BatchCopy(b, h, m)))
 	require.NoError(t, b.Submit(s))
 	require.NoError(t, s.Synchronize())

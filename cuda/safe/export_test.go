@@ -39,6 +39,9 @@ func InTurn(f func()) { _ = executables.Serialize(func() error { f(); return nil
 // WithoutWaits calls f while no wait of the host is in flight, as the destruction of a pool does.
 func WithoutWaits(f func()) { _ = hostWaits.Exclusive(func() error { f(); return nil }) }
 
+// WithoutExecutables calls f while no executable is launched or changed, as the destruction of one does.
+func WithoutExecutables(f func()) { _ = executables.Exclusive(func() error { f(); return nil }) }
+
 // WithoutPeerCopies calls f while no copy between devices begins, as a change of access does.
 func WithoutPeerCopies(f func()) { _ = peerCopies.Exclusive(func() error { f(); return nil }) }
 
