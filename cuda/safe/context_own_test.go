@@ -242,3 +242,14 @@ func TestCloseContextBesideHostFunc(t *testing.T) {
 	_, err = f.Wait(t.Context())
 	assert.NoError(t, err)
 }
+
+// TestCopyOfOtherContexts: a stream copies between two contexts only if one of them is its own.
+func TestCopyOfOtherContexts(t *testing.T) {
+	x, y := open(t, 0), second(t)
+	s, a, b := stream(t, created(t, x, safe.ContextOptions{})), buffer[int32](t, x, 4), buffer[int32](t, y, 4)
+	assert.ErrorIs(t, a.CopyFromAsync(s, b), safe.ErrContextMismatch)
+	assert.NoError(t, a.CopyFromAsync(stream(t, x), b))
+	assert.NoError(t, a.CopyFromAsync(stream(t, y), b))
+	_, err := a.Download()
+	assert.NoError(t, err)
+}

@@ -254,3 +254,42 @@ func (w *crowd) buffer(r *rand.Rand, x *safe.Context, s *safe.Stream) (*safe.Buf
 	}
 	return safe.NewBufferAsync[float32](s, w.n)
 }
+
+// TestSimPeerCopyFails: a copy between devices returns the error of its wait.
+func TestSimPeerCopyFails(t *testing.T) {
+	needsSimulated(t)
+	x, y := open(t, 0), second(t)
+	a, b := buffer[int32](t, x, 4), buffer[int32](t, y, 4)
+	simulated.Fail("cuStreamSynchronize", 1, uint32(driver.CUDA_ERROR_UNKNOWN))
+	err := a.CopyFrom(b)
+	simulated.Reset()
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
+}
+
+// TestSimRefusedCopies: a synchronous copy that is refused keeps no event, however much work uses its memory.
+func TestSimRefusedCopies(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, other, a, b := stream(t, x), stream(t, x), buffer[int32](t, x, 4), buffer[int32](t, x, 4)
+	absent, _, err := safe.AddAlloc[int32](newGraph(t, x), 4)
+	require.NoError(t, err)
+	stick(t, x, s)
+	require.NoError(t, a.FillAsync(s, 0))
+	g, err := other.Capture(func() error {
+		require.NoError(t, b.FillAsync(other, 0))
+		for _, c := range []struct {
+			src  *safe.Buffer[int32]
+			want error
+		}{{absent, safe.ErrNotAllocated}, {b, safe.ErrCapturing}} {
+			assert.ErrorIs(t, a.CopyFrom(c.src), c.want)
+			events := simulated.Live("event")
+			for range 20 {
+				assert.ErrorIs(t, a.CopyFrom(c.src), c.want)
+			}
+			assert.Equal(t, events, simulated.Live("event"), c.want)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	closing(t, g)
+}

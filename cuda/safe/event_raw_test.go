@@ -181,6 +181,7 @@ func TestBufferFromRaw(t *testing.T) {
 	}{
 		{"too many values", x, raw, 1 << 30, safe.ErrRange},
 		{"no values", x, raw, 0, safe.ErrRange},
+		{"beyond the end", x, raw + 4, 100, safe.ErrRange},
 		{"the middle", x, raw + 4, 1, safe.ErrInvalidArgument},
 		{"another context", own, raw, 1, safe.ErrContextMismatch},
 		{"host memory", x, driver.CUdeviceptr(uintptr(unsafe.Pointer(&h.Data()[0]))), 1, safe.ErrInvalidArgument},
@@ -192,6 +193,16 @@ func TestBufferFromRaw(t *testing.T) {
 			assert.ErrorIs(t, err, c.want)
 		})
 	}
+}
+
+// TestBufferFromRawElsewhere: memory of a pool belongs to its device.
+func TestBufferFromRawElsewhere(t *testing.T) {
+	x, y := open(t, 0), second(t)
+	b, err := safe.NewBufferAsync[float32](stream(t, y), 4)
+	require.NoError(t, err)
+	closing(t, b)
+	_, err = safe.BufferFromRaw[float32](x, b.Raw(), 4)
+	assert.ErrorIs(t, err, safe.ErrContextMismatch)
 }
 
 // TestBufferFromRawManaged: the host can access managed memory that was taken over, and

@@ -219,6 +219,13 @@ func TestPitchedOverlap(t *testing.T) {
 	wide, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 10)
 	require.NoError(t, err)
 	assert.ErrorIs(t, wide.CopyFrom(narrow), safe.ErrOverlap, "other pitches")
+	high, err := b.Pitched(safe.Extent{Width: 4, Height: 5, Depth: 2}, 10)
+	require.NoError(t, err)
+	part, err := b.Slice(40, 100)
+	require.NoError(t, err)
+	low, err := part.Pitched(safe.Extent{Width: 4, Height: 2, Depth: 2}, 10)
+	require.NoError(t, err)
+	assert.ErrorIs(t, high.CopyFrom(low), safe.ErrOverlap, "slices of other heights")
 }
 
 func TestPitchedBounds(t *testing.T) {

@@ -87,6 +87,7 @@ func TestCopyBatchRefused(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
+	wide, tiny := buffer[int32](t, x, 50), buffer[int32](t, x, 5)
 	good := safe.NewCopyOp[int32](small, slice(0, 10))
 	for _, c := range []struct {
 		name   string
@@ -105,6 +106,8 @@ func TestCopyBatchRefused(t *testing.T) {
 		{"onto itself", []safe.CopyOp{safe.NewCopyOp[int32](slice(5, 15), slice(10, 20))}, safe.ErrOverlap, "copy 0"},
 		{"to one place", []safe.CopyOp{safe.NewCopyOp[int32](slice(0, 10), small), safe.NewCopyOp[int32](slice(9, 19), small)}, safe.ErrOverlap, ""},
 		{"from a destination", []safe.CopyOp{safe.NewCopyOp[int32](slice(0, 10), slice(50, 60)), safe.NewCopyOp[int32](slice(20, 30), slice(9, 19))}, safe.ErrOverlap, "copy 0"},
+		{"into a larger destination", []safe.CopyOp{safe.NewCopyOp[int32](slice(0, 50), wide), safe.NewCopyOp[int32](slice(40, 45), tiny)}, safe.ErrOverlap, "copy 1"},
+		{"from a larger destination", []safe.CopyOp{safe.NewCopyOp[int32](slice(0, 50), wide), safe.NewCopyOp[int32](small, slice(40, 45))}, safe.ErrOverlap, "copy 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := s.CopyAll(c.copies)
@@ -126,6 +129,7 @@ func TestCopyBatchRefused(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 	y := second(t)
 	assert.ErrorIs(t, s.CopyAll([]safe.CopyOp{safe.NewCopyOp[int32](buffer[int32](t, y, 1), slice(0, 1))}), safe.ErrContextMismatch)
+	assert.ErrorIs(t, s.CopyAll([]safe.CopyOp{safe.NewCopyOp[int32](slice(0, 1), buffer[int32](t, y, 1))}), safe.ErrContextMismatch)
 }
 
 // TestSimCopyBatchFailure: the error names the copy if the driver does.
@@ -151,5 +155,27 @@ func TestSimCopyBatchFailure(t *testing.T) {
 		}
 		break
 	}
+	require.NoError(t, s.Synchronize())
+}
+
+// TestSimCopyAllPart: the error has the index among all copies, of which the driver gets a part at once.
+func TestSimCopyAllPart(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	const n = 300
+	s, a, b := greenStream(t, green(t, x, splitInto(t, 1)[0])), buffer[int32](t, x, n), buffer[int32](t, x, n)
+	var all []safe.CopyOp
+	for i := range n {
+		to, err := a.Slice(i, i+1)
+		require.NoError(t, err)
+		from, err := b.Slice(i, i+1)
+		require.NoError(t, err)
+		all = append(all, safe.NewCopyOp(to, from))
+	}
+	simulated.Fail("cuMemcpyAsync", 251, uint32(driver.CUDA_ERROR_INVALID_VALUE))
+	err := s.CopyAll(all)
+	simulated.Reset()
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+	assert.ErrorContains(t, err, "copy 250")
 	require.NoError(t, s.Synchronize())
 }

@@ -120,3 +120,29 @@ func TestPrefetchAllRefuse(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, g)
 }
+
+// TestPrefetchAllParts: each range moves to its own location, whatever part of the list the driver gets at once, and takes
+// as much room as a single prefetch.
+func TestPrefetchAllParts(t *testing.T) {
+	x := open(t, 0)
+	concurrent(t, x)
+	const n = 30
+	s := stream(t, x)
+	places := []safe.Location{safe.HostLocation, safe.DeviceLocation(x.Device()), safe.DeviceLocation(x.Device())}
+	raw := []driver.CUdevice{driver.CU_DEVICE_CPU, x.Device().Raw(), x.Device().Raw()}
+	all, ops := make([]*safe.Buffer[float32], n), make([]safe.PrefetchOp, n)
+	for i := range all {
+		all[i] = managed[float32](t, x, pages/4)
+		ops[i] = safe.NewPrefetchOp(all[i], places[i%7%3])
+	}
+	unstick, before := stick(t, x, s), safe.Pending(s)
+	require.NoError(t, all[0].PrefetchAsync(s, safe.HostLocation))
+	single := safe.Pending(s) - before
+	require.NoError(t, s.PrefetchAll(ops))
+	assert.Equal(t, before+(n+1)*single, safe.Pending(s))
+	unstick()
+	require.NoError(t, s.Synchronize())
+	for i, b := range all {
+		assert.Equal(t, raw[i%7%3], lastPrefetch(t, b), "%d", i)
+	}
+}
