@@ -227,7 +227,8 @@ func TestCaptureAllocClosedBesideWork(t *testing.T) {
 func TestCaptureAllocInBody(t *testing.T) {
 	needs(t, "cuGraphConditionalHandleCreate")
 	x := open(t, 0)
-	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 10)
+	s, side, y := stream(t, x), stream(t, x), ones(t, x, 10)
+	saxpy := kernel(t, x, "saxpy")
 	var b *safe.Buffer[float32]
 	var body *safe.Graph
 	g, err := s.Capture(func() error {
@@ -240,9 +241,11 @@ func TestCaptureAllocInBody(t *testing.T) {
 	})
 	require.NoError(t, err)
 	closing(t, g)
-	require.NoError(t, side.CaptureTo(body, safe.CaptureToOptions{}, func() error { return y.CopyFromAsync(side, b) }))
+	require.NoError(t, side.CaptureTo(body, safe.CaptureToOptions{}, func() error {
+		return saxpy.Launch(side, perValue(10), safe.Val(uint32(10)), safe.Val(float32(1)), b.Arg(), y.Arg())
+	}))
 	launch(t, executable(t, g), s)
-	assert.EqualValues(t, 3, read(t, y))
+	assert.EqualValues(t, 4, read(t, y))
 }
 
 // TestCaptureAllocFails: memory that CUDA does not allocate in a capture keeps nothing alive.

@@ -63,6 +63,7 @@ func (b *Buffer[T]) ofGraph(op string) error {
 // [NewBufferAsync]. That happens after all enqueued work that uses the memory, and FreeAsync waits for synchronous
 // copies in flight. The next launch of the graph, on any stream, waits for that. The buffer can be used again after
 // that launch. If s captures, FreeAsync adds a node that frees the memory after all work of the capture that uses it.
+// Capture all copies of the memory before, also those in bodies: CUDA refuses them afterwards.
 //
 // It returns [ErrInvalidArgument] if no graph allocates b, [ErrNotAllocated] before the first launch of the graph or if
 // the memory is already freed, and [ErrClosed] if a node of the capture frees the memory already. Source:

@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"errors"
 	"runtime"
 	"time"
 	"unsafe"
@@ -171,6 +172,21 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contex
 		}
 	}
 	a.leave(err == nil) // not deferred, which takes longer
+	if err != nil && a.capture != nil {
+		return afterFree(op, err, blocks)
+	}
+	return err
+}
+
+// afterFree explains the error of a captured copy if a node of a graph frees the memory already: CUDA then captures no
+// copies of it.
+func afterFree(op string, err error, blocks []*block) error {
+	const code = driver.CUDA_ERROR_INVALID_VALUE
+	for _, b := range blocks {
+		if b.graph != nil && (b.graph.freed.Load() || b.graph.freer.Load() != nil) && errors.Is(err, code) {
+			return refuse(op, code, "a node of a graph frees the memory already: capture copies of it before that node")
+		}
+	}
 	return err
 }
 

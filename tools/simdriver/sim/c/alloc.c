@@ -165,7 +165,7 @@ static CUresult vanish(struct block *b, struct stream *s)
 		b->imports = 0; /* a free undoes all imports */
 		return OK;
 	}
-	if (b->ender && s->capture && !s->capture->again)
+	if (s->capture && !s->capture->again && graph_frees(s->capture->graph, b))
 		return INVALID_VALUE;
 	if (!s->capture) {
 		b->freed = b->place != GRAPH_MEMORY;

@@ -19,6 +19,14 @@ static struct item *copying(CUdeviceptr dst, CUdeviceptr src, size_t size)
 
 enum side { TO_DEVICE, TO_HOST, ON_DEVICE };
 
+/* ended tells whether a node of a graph frees the memory: CUDA captures no copy of it from then on, but memsets and kernels. */
+static bool ended(const struct stream *s, CUdeviceptr address)
+{
+	struct block *b = s->capture && !s->capture->again ? block_at(address) : 0;
+
+	return b && b->enders;
+}
+
 /*
  * Memory of the host that is not pinned is read during the call, and written
  * before it returns. A captured copy reads it at every launch of the graph.
@@ -35,7 +43,7 @@ static CUresult copy(struct stream *s, enum side side, CUdeviceptr dst, CUdevice
 		return INVALID_VALUE;
 	if (side != TO_DEVICE && !usable(src, size, "a copy from"))
 		return INVALID_VALUE;
-	if (!dst || !src)
+	if (!dst || !src || ended(s, dst) || ended(s, src))
 		return INVALID_VALUE;
 	i = copying(dst, src, size);
 	i->contextless = s->capture && !current() && (of_pool(dst) || of_pool(src));

@@ -134,8 +134,8 @@ static void node_free(struct node *n)
 		condition_use(n->item->condition, false);
 		handle_end(n->handle);
 	}
-	if (n->item->work == VANISH && n->item->block->ender == n->graph)
-		n->item->block->ender = 0;
+	if (n->ends)
+		n->item->block->enders--;
 	item_free(n->item);
 	edges_clear(&n->deps);
 	free(n);
@@ -147,9 +147,17 @@ struct node *graph_add(struct graph *g, struct item *i, const struct edges *deps
 
 	edges_add_all(&n->deps, deps);
 	n->handle = handle_new(NODE, n);
-	if (i->work == VANISH)
-		i->block->ender = g;
+	if ((n->ends = i->work == VANISH))
+		i->block->enders++;
 	return n;
+}
+
+bool graph_frees(const struct graph *g, const struct block *b)
+{
+	for (int k = 0; b->enders && k < g->n; k++)
+		if (g->nodes[k]->item->block == b && (g->nodes[k]->item->work == VANISH || g->nodes[k]->item->work == APPEAR))
+			return true;
+	return false;
 }
 
 void node_renew(struct node *n, struct item *i)

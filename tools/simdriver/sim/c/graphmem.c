@@ -99,12 +99,12 @@ CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *p, struct item **i)
 	return OK;
 }
 
-/* make_free frees what a graph allocates, once only: in that graph or in another. */
+/* make_free frees what a graph allocates: in that graph once only, or in any other graphs. */
 CUresult make_free(CUdeviceptr address, struct graph *g, struct item **i)
 {
 	struct block *b = block_at(address);
 
-	if (!g || !b || b->address != address || b->place != GRAPH_MEMORY || b->freed || b->ender)
+	if (!g || !b || b->address != address || b->place != GRAPH_MEMORY || b->freed || graph_frees(g, b))
 		return INVALID_VALUE;
 	*i = item_new(VANISH);
 	item_block(*i, b);

@@ -28,7 +28,7 @@ struct block {
 	unsigned access;      /* bits of the devices that may use what a node by hand allocates */
 	bool given;           /* to the program, by a launch */
 	bool counted;         /* as what graphs use */
-	struct graph *ender;  /* the graph that has a node which frees it */
+	int enders;           /* nodes of graphs that free it */
 	struct advice *pages; /* of managed memory, once there is some */
 	struct block *next;   /* of the live ones */
 	struct block *before;
