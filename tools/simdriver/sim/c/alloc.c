@@ -165,7 +165,7 @@ static CUresult vanish(struct block *b, struct stream *s)
 		b->imports = 0; /* a free undoes all imports */
 		return OK;
 	}
-	if (s->capture && !s->capture->again && graph_frees(s->capture->graph, b))
+	if (s->capture && !s->capture->again && !graph_may_free(s->capture->graph, b))
 		return INVALID_VALUE;
 	if (!s->capture) {
 		b->freed = b->place != GRAPH_MEMORY;

@@ -134,11 +134,21 @@ static void node_free(struct node *n)
 		condition_use(n->item->condition, false);
 		handle_end(n->handle);
 	}
-	if (n->ends)
+	if (n->ends) {
 		n->item->block->enders--;
+		n->item->block->ended = false;
+	}
 	item_free(n->item);
 	edges_clear(&n->deps);
 	free(n);
+}
+
+static bool has(const struct graph *g, const struct block *b, enum work work)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->nodes[k]->item->block == b && g->nodes[k]->item->work == work)
+			return true;
+	return false;
 }
 
 struct node *graph_add(struct graph *g, struct item *i, const struct edges *deps)
@@ -147,17 +157,16 @@ struct node *graph_add(struct graph *g, struct item *i, const struct edges *deps
 
 	edges_add_all(&n->deps, deps);
 	n->handle = handle_new(NODE, n);
-	if ((n->ends = i->work == VANISH))
+	if ((n->ends = i->work == VANISH)) {
 		i->block->enders++;
+		i->block->ended = has(g, i->block, APPEAR);
+	}
 	return n;
 }
 
-bool graph_frees(const struct graph *g, const struct block *b)
+bool graph_may_free(const struct graph *g, const struct block *b)
 {
-	for (int k = 0; b->enders && k < g->n; k++)
-		if (g->nodes[k]->item->block == b && (g->nodes[k]->item->work == VANISH || g->nodes[k]->item->work == APPEAR))
-			return true;
-	return false;
+	return !b->enders || (!b->ended && !has(g, b, VANISH) && !has(g, b, APPEAR));
 }
 
 void node_renew(struct node *n, struct item *i)

@@ -72,8 +72,8 @@ void graphs_end(void);
 unsigned node_type(const struct item *i);
 /* graph_odd makes every node be of a type, 0 takes that back. */
 void graph_odd(unsigned type);
-/* graph_frees tells whether the graph has a node that frees a block, or allocates one that a node of another graph frees. */
-bool graph_frees(const struct graph *g, const struct block *b);
+/* graph_may_free tells whether a node of the graph may free a block: once, in the graph that allocates it or in any others. */
+bool graph_may_free(const struct graph *g, const struct block *b);
 /* node_renew gives a node other work. */
 void node_renew(struct node *n, struct item *i);
 

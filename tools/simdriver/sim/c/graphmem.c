@@ -99,12 +99,12 @@ CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *p, struct item **i)
 	return OK;
 }
 
-/* make_free frees what a graph allocates: in that graph once only, or in any other graphs. */
+/* make_free frees what a graph allocates: in that graph, or in any others. */
 CUresult make_free(CUdeviceptr address, struct graph *g, struct item **i)
 {
 	struct block *b = block_at(address);
 
-	if (!g || !b || b->address != address || b->place != GRAPH_MEMORY || b->freed || graph_frees(g, b))
+	if (!g || !b || b->address != address || b->place != GRAPH_MEMORY || b->freed || !graph_may_free(g, b))
 		return INVALID_VALUE;
 	*i = item_new(VANISH);
 	item_block(*i, b);

@@ -29,6 +29,7 @@ struct block {
 	bool given;           /* to the program, by a launch */
 	bool counted;         /* as what graphs use */
 	int enders;           /* nodes of graphs that free it */
+	bool ended;           /* by one of the graph that allocates it */
 	struct advice *pages; /* of managed memory, once there is some */
 	struct block *next;   /* of the live ones */
 	struct block *before;
