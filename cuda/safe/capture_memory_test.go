@@ -177,6 +177,18 @@ func TestCaptureAllocLost(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
+// freedLast checks that the last of a graph's n nodes frees memory, after the one before.
+func freedLast(t *testing.T, g *safe.Graph, n int) {
+	t.Helper()
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, n)
+	assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_MEM_FREE, nodes[n-1].Type())
+	deps, err := nodes[n-1].Dependencies()
+	require.NoError(t, err)
+	assert.Contains(t, deps, nodes[n-2])
+}
+
 // TestCaptureAllocJoined: the release of a temporary waits for streams that use it and have
 // not been joined.
 func TestCaptureAllocJoined(t *testing.T) {
@@ -195,13 +207,7 @@ func TestCaptureAllocJoined(t *testing.T) {
 	})
 	require.NoError(t, err)
 	closing(t, g)
-	nodes, err := g.Nodes()
-	require.NoError(t, err)
-	require.Len(t, nodes, 4)
-	assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_MEM_FREE, nodes[3].Type())
-	deps, err := nodes[3].Dependencies()
-	require.NoError(t, err)
-	assert.Contains(t, deps, nodes[2], "the copy")
+	freedLast(t, g, 4) // after the copy
 	e := executable(t, g)
 	for range 2 {
 		launch(t, e, s)
@@ -279,13 +285,7 @@ func TestCaptureAllocFreedAside(t *testing.T) {
 	})
 	require.NoError(t, err)
 	closing(t, g)
-	nodes, err := g.Nodes()
-	require.NoError(t, err)
-	require.Len(t, nodes, 3)
-	require.Equal(t, driver.CU_GRAPH_NODE_TYPE_MEM_FREE, nodes[2].Type())
-	deps, err := nodes[2].Dependencies()
-	require.NoError(t, err)
-	assert.Contains(t, deps, nodes[1], "the allocation")
+	freedLast(t, g, 3) // after the allocation
 	launch(t, executable(t, g), s)
 }
 

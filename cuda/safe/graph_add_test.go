@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -305,15 +304,7 @@ func TestLaunchUses(t *testing.T) {
 			require.NoError(t, b.Fill(1))
 			e := fills(t, b)
 			gate.flag.Data()[0] = 0
-			gate.shut(t, s)
-			require.NoError(t, e.Launch(s))
-			got := make([]int32, 4)
-			done := make(chan error, 1)
-			go func() { done <- b.CopyToHost(got) }()
-			time.Sleep(20 * time.Millisecond)
-			gate.open()
-			require.NoError(t, <-done)
-			assert.EqualValues(t, 6, got[0], "the copy is ordered after the launch")
+			assert.EqualValues(t, 6, copiedDuring(t, gate, e, s, b))
 			require.NoError(t, s.Synchronize())
 		})
 	}

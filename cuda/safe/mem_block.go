@@ -83,8 +83,8 @@ func (b *block) use(s *streamCore) bool {
 	return !b.Closed() && b.usableIn(s.capture.Load())
 }
 
-// usual returns whether work on s may use the block, has used it before, and is in no capture, as in most calls: then there
-// is nothing to record. It is false for virtual memory, whose users are those of the address range. s.mu is held.
+// usual returns whether work on s may use the block, has used it before, and is in no capture, as in most calls: then
+// there is nothing to record. It is false for virtual memory, whose users are those of the address range. s.mu is held.
 func (b *block) usual(s *streamCore, capture *capturing) bool {
 	return capture == nil && b.users[0].Load() == s && b.of == nil && b.graph == nil && b.ctx.same(s.ctx) && !b.Closed()
 }

@@ -158,7 +158,7 @@ func (c *Call) try(core *core) (err error) {
 		c.uses = append(c.uses, space.memory.Arg())
 		defer func() {
 			c.space = nil
-			if done := space.put(); !c.moved && err == nil {
+			if done := space.put(); err == nil {
 				err = done
 			}
 		}()
