@@ -68,6 +68,13 @@ func LockCapture(c *Capture) (unlock func()) {
 	}
 }
 
+// Witnessing returns whether the witness of futures will call the driver again.
+func Witnessing() bool {
+	closures.Lock()
+	defer closures.Unlock()
+	return closures.witness
+}
+
 // Pending is how much work is counted as pending on s.
 func Pending(s *Stream) int {
 	s.core.mu.Lock()

@@ -7,7 +7,9 @@ package safe_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,25 +54,39 @@ func TestHostFuncLost(t *testing.T) {
 	})
 }
 
-// TestHostFuncReset: futures of host functions fail if other code has reset their context.
+// TestHostFuncReset: futures of host functions fail if other code has reset their context, and those of another context do
+// not.
 func TestHostFuncReset(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuCtxGetId")
 	drivertest.InChild(t, func(t *testing.T) {
-		x := open(t, 0)
-		s := stream(t, x)
 		simulated.Hold(true)
-		f, err := s.LaunchHostFunc(func() { t.Error("it runs") })
+		var streams [2]*safe.Stream
+		var futures [2]*safe.Future[struct{}]
+		var ran atomic.Int32
+		x := open(t, 0)
+		own, err := safe.NewContext(x.Device())
 		require.NoError(t, err)
-		// The simulated driver runs the functions of a context before it resets it, as CUDA may.
+		closing(t, own)
+		for i, x := range []*safe.Context{x, own} {
+			streams[i] = stream(t, x)
+			futures[i], err = streams[i].LaunchHostFunc(func() { ran.Add(1) })
+			require.NoError(t, err)
+		}
+		// The simulated driver runs the functions of a context before it resets it, as CUDA may. So the witness learns of
+		// a reset from the first context that it asks.
 		simulated.Fail("cuCtxGetId", 1, uint32(driver.CUDA_ERROR_CONTEXT_IS_DESTROYED))
-		ctx, cancel := context.WithTimeout(context.Background(), atOnce)
-		defer cancel()
-		_, err = f.Wait(ctx)
-		assert.ErrorIs(t, err, safe.ErrReset)
+		require.Eventually(t, func() bool { return isDone(futures[0].Done()) || isDone(futures[1].Done()) }, atOnce, time.Millisecond)
 		simulated.Reset()
 		simulated.Hold(false)
-		require.NoError(t, s.Synchronize())
+		require.NoError(t, errors.Join(streams[0].Synchronize(), streams[1].Synchronize()))
+		reset, other := futures[0].Err(), futures[1].Err()
+		if reset == nil {
+			reset, other = other, reset
+		}
+		assert.ErrorIs(t, reset, safe.ErrReset)
+		assert.NoError(t, other)
+		assert.EqualValues(t, 1, ran.Load())
 	})
 }
 
@@ -110,4 +126,5 @@ func TestWitnessRests(t *testing.T) {
 		<-f.Done()
 	}
 	noneLeft(t, before)
+	assert.Eventually(t, func() bool { return !safe.Witnessing() }, atOnce, time.Millisecond)
 }
