@@ -30,9 +30,12 @@ type CacheOptions struct {
 	Plans int
 }
 
+// cached is a plan of a Cache, whose mu guards the other fields.
 type cached struct {
 	*plan
-	used uint64
+	used    uint64
+	calls   int  // that use it
+	evicted bool // the last of calls closes it
 }
 
 // NewCache creates an empty Cache for a context.
@@ -70,20 +73,24 @@ func transform[I Number, O Complex, A, B Number](c *Cache, op string, stream *sa
 		if err != nil {
 			return failed(op, err, s)
 		}
-		err = runAndRelease(op, p, stream, in, out, direction)
-		if !again || !errors.Is(err, safe.ErrClosed) || !usable(stream, in, out) || !c.forget(p) {
+		err = runAndRelease(c, op, p, stream, in, out, direction)
+		if !again || !errors.Is(err, safe.ErrClosed) || !usable(stream, in, out) || !c.forget(p.plan) {
 			return library.Rename(op, err)
 		}
 	}
 }
 
-func runAndRelease[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], out *safe.Buffer[B], direction int32) error {
-	defer p.Release()
+func runAndRelease[A, B Number](c *Cache, op string, p *cached, s *safe.Stream, in *safe.Buffer[A], out *safe.Buffer[B], direction int32) (err error) {
+	defer func() {
+		if done := c.release(p); err == nil {
+			err = done
+		}
+	}()
 	from, to := &p.in, &p.out
 	if direction == cufft.CUFFT_INVERSE {
 		from, to = to, from
 	}
-	return run(op, p, s, in, out, from, to, direction)
+	return run(op, p.plan, s, in, out, from, to, direction)
 }
 
 // usable tells whether the stream and the buffers are open. If a call with them returns [safe.ErrClosed] nevertheless, its
@@ -101,8 +108,8 @@ func (c *Cache) forget(p *plan) bool {
 	return p.Object.Close() == nil && !closed
 }
 
-// find returns a plan that stays open until its Release.
-func find[I Number, O Complex](c *Cache, s Shape) (*plan, error) {
+// find returns a plan that the Cache does not close until its release, unless the Cache is closed.
+func find[I Number, O Complex](c *Cache, s Shape) (*cached, error) {
 	if c == nil || c.x == nil {
 		return nil, safe.ErrClosed
 	}
@@ -116,56 +123,71 @@ func find[I Number, O Complex](c *Cache, s Shape) (*plan, error) {
 	return c.add(key, s)
 }
 
-// add makes a plan and returns it, or that of another goroutine, acquired.
-func (c *Cache) add(key problem, s Shape) (*plan, error) {
+// add makes a plan and returns it, or that of another goroutine.
+func (c *Cache) add(key problem, s Shape) (*cached, error) {
 	made, err := newPlan(c.x, &key, s)
 	if err != nil {
 		return nil, err
 	}
 	p, over, err := c.put(&key, made)
-	if done := over.Close(); err == nil {
-		err = done
+	if done := over.Close(); done != nil && err == nil {
+		return nil, errors.Join(done, c.release(p))
 	}
 	return p, err
 }
 
-// get returns a plan, acquired, or nil.
-func (c *Cache) get(key *problem) (*plan, error) {
+// get returns a plan for a call, or nil.
+func (c *Cache) get(key *problem) (*cached, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, safe.ErrClosed
 	}
-	found := c.plans[*key]
-	if found == nil {
-		return nil, nil
-	}
-	c.clock++
-	found.used = c.clock
-	return found.plan, found.Acquire()
+	return c.use(c.plans[*key]), nil
 }
 
-// put keeps a plan, or finds that another goroutine was faster. It returns the plan to use,
-// acquired, and one to close or nil.
-func (c *Cache) put(key *problem, made *plan) (p *plan, over *library.Object, err error) {
+// use counts a call with a plan, unless that is nil. mu is held.
+func (c *Cache) use(p *cached) *cached {
+	if p != nil {
+		c.clock++
+		p.used = c.clock
+		p.calls++
+	}
+	return p
+}
+
+// release ends a call with a plan.
+func (c *Cache) release(p *cached) error {
+	c.mu.Lock()
+	p.calls--
+	over := p.evicted && p.calls == 0
+	c.mu.Unlock()
+	if over {
+		return p.Object.Close()
+	}
+	return nil
+}
+
+// put keeps a plan, or finds that another goroutine was faster. It returns the plan for the call, and an Object to close
+// or nil.
+func (c *Cache) put(key *problem, made *plan) (p *cached, over *library.Object, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, made.Object, safe.ErrClosed
 	}
-	c.clock++
-	if found := c.plans[*key]; found != nil {
-		found.used = c.clock
-		return found.plan, made.Object, found.Acquire()
+	if found := c.use(c.plans[*key]); found != nil {
+		return found, made.Object, nil
 	}
 	if len(c.plans) >= c.o.Plans {
 		over = c.evict()
 	}
-	c.plans[*key] = &cached{made, c.clock}
-	return made, over, made.Acquire()
+	p = c.use(&cached{plan: made})
+	c.plans[*key] = p
+	return p, over, nil
 }
 
-// evict removes the plan that was used least recently. mu is held.
+// evict removes the plan that was used least recently. It returns its Object if no call uses it. mu is held.
 func (c *Cache) evict() *library.Object {
 	var least *cached
 	var at problem
@@ -175,6 +197,10 @@ func (c *Cache) evict() *library.Object {
 		}
 	}
 	delete(c.plans, at)
+	if least.calls > 0 {
+		least.evicted = true
+		return nil
+	}
 	return least.Object
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -470,6 +471,31 @@ func TestCacheAtOnce(t *testing.T) {
 		require.NoError(t, <-failures)
 	}
 	assert.Equal(t, 2, c.Plans())
+}
+
+// TestCacheKeepsUsed: a plan that gives way to others stays open for a call that waits for its stream.
+func TestCacheKeepsUsed(t *testing.T) {
+	x := open(t)
+	c := cache(t, x, fft.CacheOptions{Plans: 1})
+	s, b := stream(t, x), buffer(t, x, make([]complex64, 64))
+	var others sync.WaitGroup
+	var over atomic.Bool
+	others.Go(func() { // keeps the stream
+		for !over.Load() {
+			assert.NoError(t, s.EnqueueRaw(func(driver.CUstream) error { time.Sleep(time.Millisecond); return nil }))
+		}
+	})
+	other, of := stream(t, x), buffer(t, x, make([]complex64, 64))
+	others.Go(func() { // takes the place of the plan
+		for k := 0; !over.Load(); k++ {
+			assert.NoError(t, fft.Forward(c, other, fft.Shape{N: []int{16 + k%2}}, of, of))
+		}
+	})
+	for range 10 {
+		assert.NoError(t, fft.Forward(c, s, fft.Shape{N: []int{9}}, b, b))
+	}
+	over.Store(true)
+	others.Wait()
 }
 
 // TestCacheAfterCloseAll: a cache makes new plans for those that Context.CloseAll has closed.
