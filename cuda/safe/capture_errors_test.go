@@ -100,6 +100,18 @@ func TestCaptureMix(t *testing.T) {
 	})
 }
 
+// programmatic is data of an edge that drivers before CUDA 12.3 do not know.
+var programmatic = []driver.CUgraphEdgeData{{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}}
+
+// afterPart makes later work of a capture, whose stream s is, depend on a part of a kernel alone.
+func afterPart(t *testing.T, s *safe.Stream, k *safe.Kernel) error {
+	t.Helper()
+	require.NoError(t, k.Launch(s, one))
+	info, err := s.CaptureInfo()
+	require.NoError(t, err)
+	return s.UpdateCaptureDependencies(info.Dependencies, programmatic, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+}
+
 // TestCaptureEdgeDataRefused: a driver that knows no data of edges does not lose it.
 func TestCaptureEdgeDataRefused(t *testing.T) {
 	if driver.Find("cuStreamUpdateCaptureDependencies_v2") == nil {
@@ -108,12 +120,7 @@ func TestCaptureEdgeDataRefused(t *testing.T) {
 	x := open(t, 0)
 	s, nothing := stream(t, x), kernel(t, x, "nothing")
 	g, err := s.Capture(func() error {
-		require.NoError(t, nothing.Launch(s, one))
-		info, err := s.CaptureInfo()
-		require.NoError(t, err)
-		data := []driver.CUgraphEdgeData{{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}}
-		err = s.UpdateCaptureDependencies(info.Dependencies, data, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		assert.ErrorIs(t, afterPart(t, s, nothing), safe.ErrNotSupported)
 		return nil
 	})
 	require.NoError(t, err)
@@ -125,22 +132,17 @@ func TestCaptureLossyQuery(t *testing.T) {
 	x := open(t, 0)
 	s, nothing := stream(t, x), kernel(t, x, "nothing")
 	g, err := s.Capture(func() error {
-		require.NoError(t, nothing.Launch(s, one))
-		info, err := s.CaptureInfo()
-		require.NoError(t, err)
-		programmatic := driver.CUgraphEdgeData{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}
-		data := []driver.CUgraphEdgeData{programmatic}
-		require.NoError(t, s.UpdateCaptureDependencies(info.Dependencies, data, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
-		err = x.WithCurrent(func() error {
+		require.NoError(t, afterPart(t, s, nothing))
+		err := x.WithCurrent(func() error {
 			var status driver.CUstreamCaptureStatus
 			var n uint64
 			var nodes *driver.CUgraphNode
 			return driver.CuStreamGetCaptureInfo_v2(s.Raw(), &status, nil, nil, &nodes, &n)
 		})
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_LOSSY_QUERY)
-		info, err = s.CaptureInfo()
+		info, err := s.CaptureInfo()
 		require.NoError(t, err)
-		assert.Equal(t, data, info.Data)
+		assert.Equal(t, programmatic, info.Data)
 		return s.UpdateCaptureDependencies(info.Dependencies, nil, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
 	})
 	require.NoError(t, err)

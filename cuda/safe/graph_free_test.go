@@ -183,15 +183,16 @@ func TestCaptureAllocClosedEarly(t *testing.T) {
 	allFreed()
 }
 
-// TestFreeNodeTwice: a second node that frees the memory is refused, and the first one counts.
+// TestFreeNodeTwice: a second node of a graph that frees the memory is refused, and the first one counts.
 func TestFreeNodeTwice(t *testing.T) {
 	x := open(t, 0)
 	s, frees := stream(t, x), newGraph(t, x)
 	g, b := allocating[uint32](t, s, 100)
 	closing(t, g)
 	addNode(t, frees, safe.FreeNode(b))
-	_, _ = newGraph(t, x).Add(safe.FreeNode(b))
-	_, err := s.Capture(func() error { return b.FreeAsync(s) })
+	_, err := frees.Add(safe.FreeNode(b))
+	require.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+	_, err = s.Capture(func() error { return b.FreeAsync(s) })
 	assert.ErrorIs(t, err, safe.ErrClosed)
 	assert.ErrorContains(t, err, "a node of a graph frees the memory already")
 }

@@ -111,17 +111,15 @@ func apart(op string, dst, src driver.CUdeviceptr, size uint64) error {
 	return nil
 }
 
-const beforeReset = "one side of the copy was allocated before other code has reset the primary context"
-
-// acrossContexts makes c, a copy on one device, one between two if the contexts differ. It returns [ErrReset] if only one
-// of them is from before a reset, after which a primary context has the same handle.
-func acrossContexts(op string, c *rt.Copy, to, from *contextCore) error {
+// acrossContexts makes c, a copy on one device, one of the kind peer, between two, if the contexts differ. It returns
+// [ErrReset] if only one of them is from before a reset, after which a primary context has the same handle.
+func acrossContexts(op string, c *rt.Copy, peer rt.CopyKind, to, from *contextCore) error {
 	switch {
 	case to.same(from):
 	case to.raw == from.raw:
-		return refuse(op, ErrReset, beforeReset)
+		return refuse(op, ErrReset, "one side of the copy was allocated before other code has reset the primary context")
 	default:
-		c.Kind, c.DstContext, c.SrcContext = rt.Peer, to.raw, from.raw
+		c.Kind, c.DstContext, c.SrcContext = peer, to.raw, from.raw
 	}
 	return nil
 }
@@ -475,7 +473,7 @@ func (s *span) copyFrom(op string, from *span) (c rt.Copy, on *contextCore, err 
 		c.Kind, on = rt.HostToDevice, s.memory.ctx
 	default:
 		on = s.memory.ctx
-		if err := acrossContexts(op, &c, on, from.memory.ctx); err != nil {
+		if err := acrossContexts(op, &c, rt.Peer, on, from.memory.ctx); err != nil {
 			return c, nil, err
 		}
 	}

@@ -175,11 +175,11 @@ func (c *pitchedCopy) release() {
 func (c *pitchedCopy) check(op string, to, from *block) error {
 	c.describe()
 	switch onDevice, ofDevice := c.dst.kind != driver.CU_MEMORYTYPE_HOST, c.src.kind != driver.CU_MEMORYTYPE_HOST; {
-	case onDevice && ofDevice && to.ctx.raw == from.ctx.raw && !to.ctx.same(from.ctx):
-		return refuse(op, ErrReset, beforeReset)
-	case onDevice && ofDevice && !to.ctx.same(from.ctx):
+	case onDevice && ofDevice:
 		c.ctx = to.ctx
-		c.Kind, c.DstContext, c.SrcContext = rt.CopyRowsPeer, to.ctx.raw, from.ctx.raw
+		if err := acrossContexts(op, &c.Copy, rt.CopyRowsPeer, to.ctx, from.ctx); err != nil {
+			return err
+		}
 		c.params.DstContext, c.params.SrcContext = c.DstContext, c.SrcContext
 	case onDevice:
 		c.ctx = to.ctx

@@ -19,8 +19,8 @@ static struct item *copying(CUdeviceptr dst, CUdeviceptr src, size_t size)
 
 enum side { TO_DEVICE, TO_HOST, ON_DEVICE };
 
-/* ended tells whether a node of a graph frees the memory: CUDA captures no copy of it from then on, but memsets and kernels. */
-static bool ended(const struct stream *s, CUdeviceptr address)
+/* has_ender tells whether a node of a graph frees the memory: CUDA captures no copy of it from then on, but memsets and kernels. */
+static bool has_ender(const struct stream *s, CUdeviceptr address)
 {
 	struct block *b = s->capture && !s->capture->again ? block_at(address) : 0;
 
@@ -43,7 +43,7 @@ static CUresult copy(struct stream *s, enum side side, CUdeviceptr dst, CUdevice
 		return INVALID_VALUE;
 	if (side != TO_DEVICE && !usable(src, size, "a copy from"))
 		return INVALID_VALUE;
-	if (!dst || !src || ended(s, dst) || ended(s, src))
+	if (!dst || !src || has_ender(s, dst) || has_ender(s, src))
 		return INVALID_VALUE;
 	i = copying(dst, src, size);
 	i->contextless = s->capture && !current() && (of_pool(dst) || of_pool(src));
